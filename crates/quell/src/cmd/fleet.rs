@@ -19,7 +19,7 @@ use crate::cli::FleetArgs;
 use crate::clock::wall_ns;
 use crate::fleet::{self, Asked, Choice, choose, json, of_the_future, text};
 use crate::launch::signals;
-use crate::prove::temp::{FLEET, TempDir};
+use crate::prove::temp_dir::{FLEET_FOLDER, TempDir};
 use crate::show::table::{Table, plain};
 use crate::show::units::plural;
 use crate::show::{self, emit, unless_gone};
@@ -275,7 +275,7 @@ fn ask(
     let said = args.top.map(|n| n as usize);
     let top = said.unwrap_or(if args.words.len() == 1 { FEW } else { ROWS });
     let temp = TempDir::new()?;
-    let folder = temp.path().join(FLEET);
+    let folder = temp.path().join(FLEET_FOLDER);
     std::fs::create_dir(&folder)
         .with_context(|| format!("making the folder {}", folder.display()))?;
     let dir = fill(choice, &folder, &mut passed)?;

@@ -25,7 +25,7 @@ use crate::plan::{
     Environment, PlannedJson, describe_candidates, describe_remedies, how_to_keep,
     overridden_settings, save_plan,
 };
-use crate::prove::temp::{RUN, TempDir, WATCHED};
+use crate::prove::temp_dir::{RUN_TRACE, TempDir, WATCHED_TRACE};
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::command::{command_title, shell_words};
 use crate::show::lines::list;
@@ -123,7 +123,7 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let proc = Proc::new("/");
     signals::install()?;
     let temp = TempDir::new()?;
-    let dir = temp.path().join(WATCHED);
+    let dir = temp.path().join(WATCHED_TRACE);
     let mut command = proc.cmdline(pid).unwrap_or_default();
     // What writes its title over its arguments leaves empty ones.
     while command.last().is_some_and(|word| word.is_empty()) {
@@ -196,7 +196,7 @@ fn high_water(status: &str) -> Option<u64> {
 fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     launch::check(command)?;
     let temp = TempDir::new()?;
-    let dir: PathBuf = temp.path().join(RUN);
+    let dir: PathBuf = temp.path().join(RUN_TRACE);
     // Standard output is for the plan.
     let recorded = record_command(command, &dir, Output::ToStderr)?;
     let ended = recorded.ended;

@@ -6,7 +6,7 @@ use quell_stats::Verdict;
 
 use crate::cli::ProveArgs;
 use crate::outcome::by_signal;
-use crate::prove::failed::Failed;
+use crate::prove::failed::FailedRun;
 use crate::prove::{self, prove};
 use crate::show::{self, emit};
 
@@ -19,9 +19,9 @@ pub(crate) fn run(args: &ProveArgs) -> anyhow::Result<ExitCode> {
     };
     let proof = &outcome.proof;
     let text = if args.json {
-        prove::json(proof)?
+        prove::proof_json(proof)?
     } else {
-        prove::text(proof, args.save.as_deref())
+        prove::proof_text(proof, args.save.as_deref())
     };
     emit(&mut out, &text)?;
     Ok(match outcome.interrupted {
@@ -33,9 +33,9 @@ pub(crate) fn run(args: &ProveArgs) -> anyhow::Result<ExitCode> {
 
 /// A run that failed shows the end of its output, below the one line.
 fn failed(err: anyhow::Error) -> anyhow::Result<ExitCode> {
-    if let Some(failed) = err.downcast_ref::<Failed>() {
+    if let Some(failed) = err.downcast_ref::<FailedRun>() {
         let code = super::complain(&err);
-        say_on!("{}", failed.tail());
+        say_on!("{}", failed.output_tail());
         return Ok(code);
     }
     Err(err)

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     for out in take_preload_out(&mut plan, &args.command) {
-        say(&out.line());
+        say(&out.report_line());
     }
     if let Some(path) = &args.save {
         save_plan(&plan, path)?;

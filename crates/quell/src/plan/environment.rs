@@ -14,7 +14,7 @@ pub(crate) fn own_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// What is different for a command that is started with a plan and the environment that follows from it.
+/// The changes to the start of a command: the variables of a plan, and the arguments that it adds.
 pub(crate) fn setup_of(environment: &Environment, plan: &Plan) -> Setup {
     let pairs = environment.iter();
     Setup {
@@ -32,7 +32,7 @@ pub(crate) fn shell_exports(environment: &Environment) -> String {
     environment.iter().map(line).collect()
 }
 
-/// Says of every variable that the user has set too what becomes of it.
+/// A note for every variable that the user has set to another value than the plan.
 pub(crate) fn overridden_settings(
     environment: &Environment,
     env: &impl Fn(&str) -> Option<String>,

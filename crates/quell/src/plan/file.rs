@@ -11,10 +11,10 @@ use quell_remedy::Plan;
 use crate::show::Replace;
 use crate::usage::usage;
 
-/// Bytes of a plan. One that was made has some hundred.
+/// The most bytes of a plan's file. A plan that quell made has some hundred.
 const LONGEST_PLAN_BYTES: u64 = 1 << 20;
 
-/// Reads a plan of the user's. A file that is no plan is bad input.
+/// Reads a plan of the user's. A file that is no plan is a usage error.
 pub(crate) fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let shown = path.display();
     let mut text = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn save_plan(plan: &Plan, path: &Path) -> anyhow::Result<()> {
     write_plan(plan, Replace::new(Some(path))?, path)
 }
 
-/// The same where it is known already that it can be written.
+/// Writes a plan to a place that was checked before.
 pub(crate) fn write_plan(plan: &Plan, place: Replace, path: &Path) -> anyhow::Result<()> {
     place
         .write(|out| Ok(out.write_all(plan.to_toml().as_bytes())?))

@@ -1,4 +1,4 @@
-//! What the verbs share that make plans, read them and start commands with them: `plan`, `run` and `prove`.
+//! The code that `plan`, `run` and `prove` share: plans in files, as text and JSON, and the environment that they set.
 
 mod environment;
 mod file;

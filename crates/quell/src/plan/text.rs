@@ -11,14 +11,14 @@ use crate::show::lines::wrap;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::units::{percent, ratio_as_change, time};
 
-/// The remedies, each with its evidence, what it is predicted to do, and its cost.
+/// The remedies, each with its evidence, its predicted effect, and its cost.
 pub(crate) fn describe_remedies(plan: &Plan) -> String {
     let mut out = String::new();
     for p in &plan.remedies {
         // Writing to a String does not fail.
         let _ = writeln!(out, "  {BOLD}{}{BOLD:#}", p.remedy);
         for (name, value) in &p.sets {
-            // Never broken: it is there to be copied.
+            // This line is not wrapped, because it is there to be copied.
             let _ = writeln!(out, "    sets {name}={}", clean(value));
         }
         for (key, value) in &p.starts {
@@ -29,7 +29,7 @@ pub(crate) fn describe_remedies(plan: &Plan) -> String {
         }
         match touched_time(p) {
             Some(touched) => out.push_str(&wrap(&touched, 4)),
-            // Where nobody knows the time there is a count.
+            // Without an account there is only a count.
             None if p.predicted_stop > 0.0 => {
                 let stops = percent(p.predicted_stop);
                 let _ = writeln!(out, "    predicted to stop {stops} of all shootdowns");
@@ -43,7 +43,7 @@ pub(crate) fn describe_remedies(plan: &Plan) -> String {
     out
 }
 
-/// How much of the time a change touches, and what is predicted; none where nobody knows where the time went.
+/// The time that a change touches, and the prediction; none where there is no account.
 fn touched_time(p: &Planned) -> Option<String> {
     let ceiling = p.ceiling?;
     let share = |ns: u64| ceiling.cpu * ns as f64 / ceiling.cpu_ns.max(1) as f64;
@@ -65,7 +65,7 @@ fn touched_time(p: &Planned) -> Option<String> {
     Some(out)
 }
 
-/// That a change could help, in a line.
+/// The line that says that a change could help.
 pub(crate) fn could_help(p: &Planned, label: &str) -> String {
     let what = touched_time(p).unwrap_or_else(|| "what it touches is not known".to_owned());
     format!("could help: {label}: {what}")

@@ -1,135 +1,135 @@
-//! Which remedy of a plan breaks the program: found by runs with parts of the plan.
+//! Finds the remedy of a plan that breaks the program, by runs with parts of the plan.
 //!
-//! A program that fails now and then by itself must not be blamed on a remedy, so that whoever is blamed had to fail
-//! twice, and what is kept had to work at least twice as often as it took to see the failure again.
+//! No remedy may be blamed for a program that fails now and then by itself. So a remedy is blamed only after two failures
+//! with it, and kept only after at least twice as many runs that worked as it took to see the failure again.
 
-use super::failed::{BadEnd, Failed};
+use super::failed::{BadEnd, FailedRun};
 
-/// So often the whole plan is run again to see the failure once more. What fails more seldom than that can't be pinned
-/// on one remedy with runs that anyone waits for.
-const AGAIN: u32 = 3;
+/// The whole plan is run again so many times at most to see the failure once more. Nobody would wait for the runs that
+/// a rarer failure needs before it can be pinned on one remedy.
+const MAX_PLAN_REPEATS: u32 = 3;
 
-/// What came out.
+/// The result of a search for the remedy that breaks a program.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// These break it. Never none.
-    Remedies(Vec<Guilty>),
+pub(super) enum Blame {
+    /// These break it. The list is never empty.
+    Remedies(Vec<BlamedRemedy>),
     /// It failed in a run without any.
-    ByItself(Failed),
+    ByItself(FailedRun),
 }
 
-/// A remedy that is not to be used.
+/// A remedy that broke the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Guilty {
-    /// Its place in the plan.
+pub(super) struct BlamedRemedy {
+    /// Its index in the plan.
     pub(super) remedy: usize,
     /// How the program failed with it.
     pub(super) end: BadEnd,
-    /// Runs with it, and those of them that failed.
-    pub(super) with: Count,
+    /// The runs with it, and those of them that failed.
+    pub(super) with: FailureCount,
     /// The same without it.
-    pub(super) without: Count,
+    pub(super) without: FailureCount,
     /// False where only the plan as a whole is known to break it.
     pub(super) singled_out: bool,
 }
 
-/// A number of runs.
+/// How many runs were made, and how many of them failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub(crate) struct FailureCount {
     pub(crate) runs: usize,
     pub(crate) failed: usize,
 }
 
 /// Runs the program once with these remedies of the plan, and says how it failed, if it did.
-pub(super) type Run<'a> = dyn FnMut(&[usize]) -> anyhow::Result<Option<Failed>> + 'a;
+pub(super) type RunWithRemedies<'a> = dyn FnMut(&[usize]) -> anyhow::Result<Option<FailedRun>> + 'a;
 
-/// A run: with which remedies, and how it failed, if it did.
-struct Seen {
+/// One run: its remedies, and how it failed, if it did.
+struct SubsetRun {
     with: Vec<usize>,
     end: Option<BadEnd>,
 }
 
-struct Search<'a> {
-    run: &'a mut Run<'a>,
-    seen: Vec<Seen>,
+struct BlameSearch<'a> {
+    run: &'a mut RunWithRemedies<'a>,
+    seen: Vec<SubsetRun>,
 }
 
-/// Looks for it. `order` has every remedy's place, the most suspicious first; `worked` is how often the whole plan has
-/// worked before it failed as `first` says.
+/// Looks for it. `order` has every remedy's index, the most suspicious first; `worked` is the number of runs in which the
+/// whole plan worked before it failed as `first` says.
 ///
 /// # Errors
 ///
-/// What running says, but for a failure of the program.
-pub(super) fn find<'a>(
+/// A run could not be made. A failure of the program is a result and no error.
+pub(super) fn find_blame<'a>(
     order: &[usize],
     worked: usize,
     first: BadEnd,
-    run: &'a mut Run<'a>,
-) -> anyhow::Result<Found> {
-    let all = without(order, None);
-    let mut seen: Vec<Seen> = (0..worked)
-        .map(|_| Seen {
+    run: &'a mut RunWithRemedies<'a>,
+) -> anyhow::Result<Blame> {
+    let all = places_without(order, None);
+    let mut seen: Vec<SubsetRun> = (0..worked)
+        .map(|_| SubsetRun {
             with: all.clone(),
             end: None,
         })
         .collect();
-    seen.push(Seen {
+    seen.push(SubsetRun {
         with: all.clone(),
         end: Some(first),
     });
-    let mut search = Search { run, seen };
-    if let Some(failed) = search.once(&[])? {
-        return Ok(Found::ByItself(failed));
+    let mut search = BlameSearch { run, seen };
+    if let Some(failed) = search.run_with(&[])? {
+        return Ok(Blame::ByItself(failed));
     }
     let mut again = 1;
-    while search.once(&all)?.is_none() {
+    while search.run_with(&all)?.is_none() {
         again += 1;
-        if again > AGAIN {
-            // Nothing to single one out by. Without the plan it gets as many chances to fail.
-            return Ok(match search.fails_within(&[], AGAIN)? {
-                Some(failed) => Found::ByItself(failed),
-                None => Found::Remedies(search.all_of_it(&all)),
+        if again > MAX_PLAN_REPEATS {
+            // The failure did not come again, so no remedy can be singled out. Without the plan it gets as many chances to fail.
+            return Ok(match search.fails_within(&[], MAX_PLAN_REPEATS)? {
+                Some(failed) => Blame::ByItself(failed),
+                None => Blame::Remedies(search.blame_whole_plan(&all)),
             });
         }
     }
     let enough = 2 * again;
     let guilty = search.single_out(order, enough)?;
     if let Some(failed) = search.fails_within(&[], enough)? {
-        return Ok(Found::ByItself(failed));
+        return Ok(Blame::ByItself(failed));
     }
-    Ok(Found::Remedies(if guilty.is_empty() {
-        search.all_of_it(&all)
+    Ok(Blame::Remedies(if guilty.is_empty() {
+        search.blame_whole_plan(&all)
     } else {
         guilty
             .into_iter()
-            .filter_map(|one| search.guilty(one))
+            .filter_map(|one| search.blame_one(one))
             .collect()
     }))
 }
 
-/// All places in their order, but for one.
-fn without(order: &[usize], one: Option<usize>) -> Vec<usize> {
+/// All indexes in ascending order, but for one.
+fn places_without(order: &[usize], one: Option<usize>) -> Vec<usize> {
     let mut rest: Vec<usize> = order.iter().copied().filter(|o| Some(*o) != one).collect();
     rest.sort_unstable();
     rest
 }
 
-impl Search<'_> {
-    fn once(&mut self, with: &[usize]) -> anyhow::Result<Option<Failed>> {
+impl BlameSearch<'_> {
+    fn run_with(&mut self, with: &[usize]) -> anyhow::Result<Option<FailedRun>> {
         let failed = (self.run)(with)?;
-        self.seen.push(Seen {
+        self.seen.push(SubsetRun {
             with: with.to_vec(),
             end: failed.as_ref().and_then(|f| f.end.clone()),
         });
         Ok(failed)
     }
 
-    /// Runs it until it has worked so often, with the times that it did before, or until it fails.
-    fn fails_within(&mut self, with: &[usize], enough: u32) -> anyhow::Result<Option<Failed>> {
-        let worked = |s: &&Seen| s.with == with && s.end.is_none();
+    /// Runs it until it has worked `enough` times, earlier runs included, or until it fails.
+    fn fails_within(&mut self, with: &[usize], enough: u32) -> anyhow::Result<Option<FailedRun>> {
+        let worked = |s: &&SubsetRun| s.with == with && s.end.is_none();
         let mut worked = self.seen.iter().filter(worked).count();
         while worked < enough as usize {
-            if let Some(failed) = self.once(with)? {
+            if let Some(failed) = self.run_with(with)? {
                 return Ok(Some(failed));
             }
             worked += 1;
@@ -137,48 +137,48 @@ impl Search<'_> {
         Ok(None)
     }
 
-    fn works(&mut self, with: &[usize], enough: u32) -> anyhow::Result<bool> {
-        // Known from when it was tried as the rest of a plan of two.
+    fn works_with(&mut self, with: &[usize], enough: u32) -> anyhow::Result<bool> {
+        // This set may have run before, as the rest of a plan of two.
         if self.seen.iter().any(|s| s.with == with && s.end.is_some()) {
             return Ok(false);
         }
         Ok(self.fails_within(with, enough)?.is_none())
     }
 
-    /// The remedy without which the rest works; or else all that fail alone.
+    /// Returns the remedy without which the rest works, or else all that fail alone.
     fn single_out(&mut self, order: &[usize], enough: u32) -> anyhow::Result<Vec<usize>> {
         if let [only] = order {
             return Ok(vec![*only]);
         }
         for &suspect in order {
-            if self.works(&without(order, Some(suspect)), enough)? {
+            if self.works_with(&places_without(order, Some(suspect)), enough)? {
                 return Ok(vec![suspect]);
             }
         }
         let mut guilty = Vec::new();
         for &suspect in order {
-            if !self.works(&[suspect], enough)? {
+            if !self.works_with(&[suspect], enough)? {
                 guilty.push(suspect);
             }
         }
         Ok(guilty)
     }
 
-    fn count(&self, counts: impl Fn(&Seen) -> bool) -> Count {
+    fn count(&self, counts: impl Fn(&SubsetRun) -> bool) -> FailureCount {
         let runs = self.seen.iter().filter(|s| counts(s));
-        Count {
+        FailureCount {
             runs: runs.clone().count(),
             failed: runs.filter(|s| s.end.is_some()).count(),
         }
     }
 
-    /// One that was singled out.
-    fn guilty(&self, remedy: usize) -> Option<Guilty> {
-        let has = |s: &Seen| s.with.contains(&remedy);
+    /// Blames one remedy that was singled out.
+    fn blame_one(&self, remedy: usize) -> Option<BlamedRemedy> {
+        let has = |s: &SubsetRun| s.with.contains(&remedy);
         // The run with the fewest others says the most about this one.
         let failed = self.seen.iter().filter(|s| has(s) && s.end.is_some());
         let end = failed.min_by_key(|s| s.with.len())?.end.clone()?;
-        Some(Guilty {
+        Some(BlamedRemedy {
             remedy,
             end,
             with: self.count(has),
@@ -187,8 +187,8 @@ impl Search<'_> {
         })
     }
 
-    /// All of a plan that fails as a whole.
-    fn all_of_it(&self, all: &[usize]) -> Vec<Guilty> {
+    /// Blames every remedy of a plan that fails only as a whole.
+    fn blame_whole_plan(&self, all: &[usize]) -> Vec<BlamedRemedy> {
         let end = self
             .seen
             .iter()
@@ -197,7 +197,7 @@ impl Search<'_> {
         let Some(end) = end.and_then(|s| s.end.clone()) else {
             return Vec::new();
         };
-        let one = |&remedy: &usize| Guilty {
+        let one = |&remedy: &usize| BlamedRemedy {
             remedy,
             end: end.clone(),
             with: self.count(|s| s.with == all),

@@ -4,15 +4,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::launch::Status;
-use crate::prove::failed::How;
+use crate::prove::failed::FailureKind;
 
-fn failure() -> Failed {
-    Failed {
+fn failure() -> FailedRun {
+    FailedRun {
         line: "it failed".into(),
         output: vec![],
         end: Some(BadEnd {
             who: "the program",
-            how: How::Ended(Status::Signal(libc::SIGSEGV)),
+            how: FailureKind::Ended(Status::Signal(libc::SIGSEGV)),
         }),
     }
 }
@@ -22,28 +22,28 @@ fn failure() -> Failed {
 fn search(
     remedies: usize,
     mut breaks: impl FnMut(&[usize], usize) -> bool,
-) -> (Found, Vec<Vec<usize>>) {
+) -> (Blame, Vec<Vec<usize>>) {
     let order: Vec<usize> = (0..remedies).collect();
     let mut ran = Vec::new();
     let mut run = |with: &[usize]| {
         ran.push(with.to_vec());
         Ok(breaks(with, ran.len()).then(failure))
     };
-    let found = find(&order, 0, failure().end.unwrap(), &mut run).unwrap();
+    let found = find_blame(&order, 0, failure().end.unwrap(), &mut run).unwrap();
     (found, ran)
 }
 
-fn names(found: &Found) -> Vec<usize> {
+fn names(found: &Blame) -> Vec<usize> {
     match found {
-        Found::Remedies(guilty) => guilty.iter().map(|g| g.remedy).collect(),
-        Found::ByItself(_) => panic!("by itself"),
+        Blame::Remedies(guilty) => guilty.iter().map(|g| g.remedy).collect(),
+        Blame::ByItself(_) => panic!("by itself"),
     }
 }
 
-fn first(found: Found) -> Guilty {
+fn first(found: Blame) -> BlamedRemedy {
     match found {
-        Found::Remedies(guilty) => guilty.into_iter().next().unwrap(),
-        Found::ByItself(_) => panic!("by itself"),
+        Blame::Remedies(guilty) => guilty.into_iter().next().unwrap(),
+        Blame::ByItself(_) => panic!("by itself"),
     }
 }
 
@@ -54,8 +54,8 @@ fn the_only_one() {
     assert_eq!(ran, [vec![], vec![0], vec![]]);
     let guilty = first(found);
     assert!(guilty.singled_out);
-    assert_eq!(guilty.with, Count { runs: 2, failed: 2 });
-    assert_eq!(guilty.without, Count { runs: 2, failed: 0 });
+    assert_eq!(guilty.with, FailureCount { runs: 2, failed: 2 });
+    assert_eq!(guilty.without, FailureCount { runs: 2, failed: 0 });
 }
 
 /// Check that one of three is found, whichever it is, and nobody else is blamed.
@@ -98,13 +98,13 @@ fn only_together() {
 #[test]
 fn by_itself() {
     let (found, ran) = search(2, |_, _| true);
-    assert!(matches!(found, Found::ByItself(_)) && ran.len() == 1);
+    assert!(matches!(found, Blame::ByItself(_)) && ran.len() == 1);
     let mut plain = 0;
     let (found, _) = search(2, |with, _| {
         plain += usize::from(with.is_empty());
         !with.is_empty() || plain == 2
     });
-    assert!(matches!(found, Found::ByItself(_)));
+    assert!(matches!(found, Blame::ByItself(_)));
 }
 
 /// Check that a failure that is not seen again singles nobody out, and the whole plan is left out.
@@ -114,8 +114,8 @@ fn not_seen_again() {
     assert_eq!(names(&found), [0, 1]);
     let guilty = first(found);
     assert!(!guilty.singled_out);
-    assert_eq!(guilty.with, Count { runs: 4, failed: 1 });
-    assert_eq!(guilty.without, Count { runs: 3, failed: 0 });
+    assert_eq!(guilty.with, FailureCount { runs: 4, failed: 1 });
+    assert_eq!(guilty.without, FailureCount { runs: 3, failed: 0 });
     assert_eq!(ran.len(), 6);
 }
 
@@ -131,7 +131,7 @@ fn now_and_then() {
 }
 
 proptest! {
-    /// Check that what is kept never breaks the program, whichever sets of remedies do, and that the search ends soon:
+    /// Check that a kept remedy never breaks the program, whichever sets of remedies do, and that the search ends soon:
     /// of a program that always does the same.
     #[test]
     fn keeps_nothing_that_breaks(remedies in 1_usize..6, bad in proptest::collection::vec(1_u32..32, 1..4)) {
@@ -153,7 +153,7 @@ proptest! {
                     ran += 1;
                     Ok(breaks(with).then(failure))
                 };
-                let found = find(&order, 0, failure().end.unwrap(), &mut run).unwrap();
+                let found = find_blame(&order, 0, failure().end.unwrap(), &mut run).unwrap();
                 (found, ran)
             };
             let guilty = names(&found);

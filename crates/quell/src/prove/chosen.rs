@@ -1,4 +1,4 @@
-//! What is to be proved: what the user gave, or what wins time of all that could help.
+//! The plan to be proved: the user's own, or the changes that win time among all that could help.
 
 use std::time::Instant;
 
@@ -7,13 +7,13 @@ use quell_remedy::advice::Advised;
 use quell_remedy::{Plan, Planned, Proposal};
 use quell_stats::{Looks, MIN_ROUNDS};
 
-use super::failed::Failed;
+use super::failed::FailedRun;
 use super::job::Job;
 use super::left_out::{self, LeftOut};
-use super::limits::Limits;
+use super::limits::ProofLimits;
 use super::memory::MemoryBudget;
 use super::metric::{self, Metric};
-use super::tried::{Tried, labels};
+use super::tried::{TriedChange, distinct_labels};
 use super::{measure, proof, search};
 use crate::cli::ProveArgs;
 use crate::launch::Setup;
@@ -22,28 +22,28 @@ use crate::show::units::plural;
 use crate::target::seconds;
 use crate::usage::usage;
 
-/// More changes than this are not tried: the first are of the dearest origins.
-const MOST_CANDIDATES: usize = 12;
+/// No more changes than this are tried. The first are for the origins that cost the most.
+const MAX_CANDIDATES: usize = 12;
 
-/// What is to be proved, and how it was come by.
+/// The plan to be proved, and everything that was learnt while it was chosen.
 #[derive(Default)]
 pub(super) struct Chosen {
     pub(super) plan: Plan,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) observed: Option<quell_remedy::Evidence>,
     pub(super) account: Option<AccountSummary>,
-    /// What no setting reaches.
+    /// Advice for costs that no setting reaches.
     pub(super) advice: Vec<Advised>,
     pub(super) notes: Vec<String>,
-    pub(super) tried: Vec<Tried>,
+    pub(super) tried: Vec<TriedChange>,
     pub(super) interrupted: Option<i32>,
-    /// Why there is nothing to prove, where that is known already.
+    /// The reason why there is nothing to prove, where that is known already.
     pub(super) nothing: Option<String>,
 }
 
 impl Chosen {
-    /// What the user chose.
-    pub(super) fn given(plan: Plan, job: &Job<'_>) -> Self {
+    /// A plan that the user gave.
+    pub(super) fn of_given_plan(plan: Plan, job: &Job<'_>) -> Self {
         let mut chosen = Self {
             plan,
             ..Self::default()
@@ -55,21 +55,25 @@ impl Chosen {
     fn take_preload_out(&mut self, job: &Job<'_>) {
         self.left_out = left_out::take_preload_out(&mut self.plan, job.argv);
         for one in &self.left_out {
-            job.progress.say(&one.line());
+            job.progress.say(&one.report_line());
         }
     }
 }
 
-/// How much a user allows.
+/// Reads the bounds that a user sets.
 ///
 /// # Errors
 ///
 /// In so few runs nothing can be tried and proved, or a time makes no sense.
-pub(super) fn limits(args: &ProveArgs, looks: &Looks, began: Instant) -> anyhow::Result<Limits> {
-    // A warm-up with the plan, the pairs, and a pair for the account.
+pub(super) fn read_limits(
+    args: &ProveArgs,
+    looks: &Looks,
+    began: Instant,
+) -> anyhow::Result<ProofLimits> {
+    // The proof takes a warm-up with the plan, the pairs, and a pair for the account.
     let proof = 2 * looks.first() + 3;
-    // The observed run, one to warm up, and a race of one.
-    let fewest = proof + 2 + 2 * MIN_ROUNDS;
+    // Before it come the observed run, one to warm up, and a race of one candidate.
+    let fewest = proof + 2 + 2 * FEWEST_ROUNDS;
     if let Some(runs) = args.runs.filter(|runs| *runs < fewest) {
         return Err(usage(format!(
             "--runs {runs}: to try one change and prove it in {} takes {fewest}",
@@ -77,24 +81,25 @@ pub(super) fn limits(args: &ProveArgs, looks: &Looks, began: Instant) -> anyhow:
         )));
     }
     let budget = args.budget_time.map(|s| seconds("--budget-time", s));
-    Ok(Limits {
+    Ok(ProofLimits {
         runs: args.runs,
         until: budget.transpose()?.map(|budget| began + budget),
         proof,
     })
 }
 
-/// The observed run, and what wins time of all that could help.
-pub(super) fn choose(
+/// Makes the observed run, and races all changes that could help for those that win time.
+pub(super) fn choose_plan(
     job: &Job<'_>,
     metrics: &[Metric],
     args: &ProveArgs,
-    limits: Limits,
+    limits: ProofLimits,
     seed: u64,
 ) -> anyhow::Result<Chosen> {
-    job.progress.line(&format!("observing {}", job.name()));
-    let seen = measure::observe(job, metrics, Setup::NONE)?;
-    // A figure of the program may be of a stall that is no part of its time.
+    job.progress
+        .log_line(&format!("observing {}", job.quoted_command()));
+    let seen = measure::run_observed(job, metrics, Setup::NONE)?;
+    // A figure that the program prints may depend on a stall that its CPU time and wall time don't show.
     let is_time = !metrics.iter().any(Metric::is_from_output);
     let options = quell_remedy::PlanOptions {
         without_gain: !is_time,
@@ -120,7 +125,7 @@ pub(super) fn choose(
         return Ok(chosen);
     }
     let forms: Vec<Vec<Planned>> = candidates.iter().map(|one| vec![one.clone()]).collect();
-    for (one, label) in candidates.iter().zip(labels(&forms)) {
+    for (one, label) in candidates.iter().zip(distinct_labels(&forms)) {
         job.progress.say(&plan::could_help(one, &label));
     }
     let left_out = &chosen.left_out;
@@ -128,11 +133,11 @@ pub(super) fn choose(
         let names: Vec<&str> = kept.iter().map(|c| c.remedy.as_str()).collect();
         let names = names.join(" and ");
         job.progress
-            .line(&format!("observing {} with {names}", job.name()));
+            .log_line(&format!("observing {} with {names}", job.quoted_command()));
         job.progress.more_runs(1);
-        let seen = match measure::observe(job, metrics, setup) {
+        let seen = match measure::run_observed(job, metrics, setup) {
             // It ran with this a few times before: the pairs will tell whether it bears it.
-            Err(err) if err.is::<Failed>() => return Ok(Vec::new()),
+            Err(err) if err.is::<FailedRun>() => return Ok(Vec::new()),
             seen => seen?,
         };
         if is_time && proof::nothing_at_stake(seen.account.as_ref()).is_some() {
@@ -148,23 +153,23 @@ pub(super) fn choose(
         let more = quell_remedy::choose_remedies(&seen.found, &seen.evidence, &options, &env);
         Ok(to_try(&Plan::default(), more.candidates, left_out))
     };
-    let search = search::Search {
+    let search = search::PlanSearch {
         job,
         metrics,
         limits,
-        memory: MemoryBudget::of(args.budget.is_some(), &options),
+        memory: MemoryBudget::from_options(args.budget.is_some(), &options),
         seed,
     };
     let to_try = to_try(&chosen.plan, candidates, left_out);
     let could_help = to_try.len();
-    let searched = search.search(to_try, &again)?;
+    let searched = search.find_winners(to_try, &again)?;
     chosen.plan.remedies = searched.kept;
     chosen.interrupted = searched.interrupted;
     chosen.notes.extend(searched.notes);
     if searched.interrupted.is_some() {
         chosen.nothing = Some(proof::NOT_PROVED.to_owned());
     } else if chosen.plan.remedies.is_empty() && !searched.tried.is_empty() {
-        let objective = metric::objective(metrics);
+        let objective = metric::objective_of(metrics);
         chosen.nothing = Some(proof::nothing_won(searched.tried.len(), objective.name()));
     } else if searched.tried.is_empty() && could_help > 0 {
         chosen.nothing = Some(proof::nothing_tried(could_help));
@@ -173,7 +178,7 @@ pub(super) fn choose(
     Ok(chosen)
 }
 
-/// What races: the whole plan where it has several parts, and each single change, but for what was left out.
+/// The candidates of a race: the whole plan where it has several parts, and each single change that was not left out.
 fn to_try(plan: &Plan, candidates: Vec<Planned>, left_out: &[LeftOut]) -> Vec<Vec<Planned>> {
     let is_out = |one: &Planned| left_out.iter().any(|l| l.planned.sets == one.sets);
     let singles = candidates.into_iter().filter(|one| !is_out(one));
@@ -182,6 +187,6 @@ fn to_try(plan: &Plan, candidates: Vec<Planned>, left_out: &[LeftOut]) -> Vec<Ve
     whole
         .into_iter()
         .chain(singles)
-        .take(MOST_CANDIDATES)
+        .take(MAX_CANDIDATES)
         .collect()
 }

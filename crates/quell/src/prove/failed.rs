@@ -1,4 +1,4 @@
-//! Why a run says nothing: it failed, or somebody interrupted.
+//! Runs without a result: the program failed, or somebody interrupted.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,71 +7,71 @@ use quell_event::text::is_plain;
 
 use crate::launch::{Status, signals};
 
-/// How much of the output's end is shown.
-const LINES: usize = 12;
-const BYTES: usize = 4096;
+/// Only the end of a long output is shown: so many lines, of so many bytes.
+const MAX_SHOWN_LINES: usize = 12;
+const MAX_SHOWN_BYTES: usize = 4096;
 
 /// A run that failed: one line, and the end of the output.
 #[derive(Clone, Debug)]
-pub(crate) struct Failed {
+pub(crate) struct FailedRun {
     pub(crate) line: String,
     pub(crate) output: Vec<u8>,
-    /// What the program did, where it is the program that failed. Nothing where something around it did, such
-    /// as a port that stays taken: no remedy is to blame for that.
+    /// How the program failed. None where something around it did, such as a port that stays taken: no remedy can be
+    /// blamed for that.
     pub(crate) end: Option<BadEnd>,
 }
 
-/// Who of a run came to a bad end, and to which.
+/// The part of a run that failed, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadEnd {
-    /// In words: "the program", "the server", "the load".
+    /// "the program", "the server" or "the load".
     pub(crate) who: &'static str,
-    pub(crate) how: How,
+    pub(crate) how: FailureKind,
 }
 
 /// How a run may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum How {
-    /// By a signal, or with a status that is not 0.
+pub(crate) enum FailureKind {
+    /// It ended by a signal, or with a status that is not 0.
     Ended(Status),
     /// It was stopped after so long.
     NotEnded(Duration),
-    /// A server that accepted no connection within this time.
+    /// The server accepted no connection within this time.
     NotReady(Duration),
     /// Its output lacks a number that the user asked for, by this name.
     NoMetric(String),
 }
 
 impl BadEnd {
-    /// In a word or two: `SIGSEGV`.
-    pub(crate) fn why(&self) -> String {
+    /// The reason in a word or two: `SIGSEGV`.
+    pub(crate) fn short_reason(&self) -> String {
         match &self.how {
-            How::Ended(Status::Signal(signal)) => signals::name(*signal),
-            How::Ended(Status::Code(code)) => format!("status {code}"),
-            How::NotEnded(_) => "did not end".to_owned(),
-            How::NotReady(_) => "did not get ready".to_owned(),
-            How::NoMetric(name) => format!("no metric {name}"),
+            FailureKind::Ended(Status::Signal(signal)) => signals::name(*signal),
+            FailureKind::Ended(Status::Code(code)) => format!("status {code}"),
+            FailureKind::NotEnded(_) => "did not end".to_owned(),
+            FailureKind::NotReady(_) => "did not get ready".to_owned(),
+            FailureKind::NoMetric(name) => format!("no metric {name}"),
         }
     }
 }
 
-/// As a clause: `the program ended by SIGSEGV`.
+/// A clause: `the program ended by SIGSEGV`.
 impl fmt::Display for BadEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { who, how } = self;
         match how {
-            How::Ended(Status::Signal(signal)) => {
+            FailureKind::Ended(Status::Signal(signal)) => {
                 write!(f, "{who} ended by {}", signals::name(*signal))
             }
-            How::Ended(Status::Code(code)) => write!(f, "{who} ended with status {code}"),
-            How::NotEnded(limit) => {
+            FailureKind::Ended(Status::Code(code)) => write!(f, "{who} ended with status {code}"),
+            FailureKind::NotEnded(limit) => {
                 write!(f, "{who} did not end within {} s", short_seconds(*limit))
             }
-            How::NotReady(limit) => {
+            FailureKind::NotReady(limit) => {
                 let seconds = short_seconds(*limit);
                 write!(f, "{who} did not accept connections within {seconds} s")
             }
-            How::NoMetric(name) => write!(f, "{who} did not print the metric {name}"),
+            FailureKind::NoMetric(name) => write!(f, "{who} did not print the metric {name}"),
         }
     }
 }
@@ -90,9 +90,9 @@ pub(crate) fn short_seconds(time: Duration) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-impl Failed {
-    /// Of something around the program.
-    pub(crate) fn error(line: impl Into<String>, output: Vec<u8>) -> anyhow::Error {
+impl FailedRun {
+    /// The error of something around the program.
+    pub(crate) fn outside_program(line: impl Into<String>, output: Vec<u8>) -> anyhow::Error {
         Self {
             line: line.into(),
             output,
@@ -101,12 +101,12 @@ impl Failed {
         .into()
     }
 
-    /// Of the program itself, which a remedy may have broken.
+    /// The error of the program itself, which a remedy may have broken.
     pub(crate) fn of_program(
         line: impl Into<String>,
         output: Vec<u8>,
         who: &'static str,
-        how: How,
+        how: FailureKind,
     ) -> anyhow::Error {
         Self {
             line: line.into(),
@@ -116,12 +116,12 @@ impl Failed {
         .into()
     }
 
-    /// The last lines of the output, indented, with nothing in it that a terminal would obey.
-    pub(crate) fn tail(&self) -> String {
-        let from = self.output.len().saturating_sub(BYTES);
+    /// The last lines of the output, indented, without any character that a terminal would obey.
+    pub(crate) fn output_tail(&self) -> String {
+        let from = self.output.len().saturating_sub(MAX_SHOWN_BYTES);
         let text = String::from_utf8_lossy(&self.output[from..]);
         let lines: Vec<&str> = text.lines().collect();
-        let shown = &lines[lines.len().saturating_sub(LINES)..];
+        let shown = &lines[lines.len().saturating_sub(MAX_SHOWN_LINES)..];
         let clean = |line: &&str| {
             let visible = line.chars().filter(|c| is_plain(*c) || *c == '\t');
             format!("  | {}\n", visible.collect::<String>())
@@ -130,7 +130,7 @@ impl Failed {
     }
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for FailedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line)?;
         let what = if self.output.is_empty() {
@@ -142,7 +142,7 @@ impl fmt::Display for Failed {
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for FailedRun {}
 
 /// Somebody asked quell to stop, by this signal.
 #[derive(Debug)]
@@ -162,23 +162,23 @@ mod tests {
 
     /// Check that the tail is the end, and can't move a terminal's cursor.
     #[test]
-    fn tail() {
+    fn output_tail() {
         let lines: String = (0..50).map(|i| format!("line {i}\x1b[2J\n")).collect();
-        let failed = Failed {
+        let failed = FailedRun {
             line: "it failed".into(),
             output: lines.into_bytes(),
             end: None,
         };
-        let tail = failed.tail();
-        assert_eq!(tail.lines().count(), LINES);
+        let tail = failed.output_tail();
+        assert_eq!(tail.lines().count(), MAX_SHOWN_LINES);
         assert!(tail.ends_with("  | line 49[2J\n") && !tail.contains('\x1b'));
-        let silent = Failed {
+        let silent = FailedRun {
             line: "it failed".into(),
             output: vec![],
             end: None,
         };
         assert_eq!(
-            (silent.tail().as_str(), silent.to_string().as_str()),
+            (silent.output_tail().as_str(), silent.to_string().as_str()),
             ("", "it failed; it wrote nothing")
         );
     }
@@ -200,32 +200,32 @@ mod tests {
     /// Check the words for each way to fail, as a clause and as a key.
     #[test]
     fn words() {
-        let said = |how: How| {
+        let said = |how: FailureKind| {
             let end = BadEnd {
                 who: "the program",
                 how,
             };
-            format!("{end}: {}", end.why())
+            format!("{end}: {}", end.short_reason())
         };
         for (how, words) in [
             (
-                How::Ended(Status::Signal(libc::SIGSEGV)),
+                FailureKind::Ended(Status::Signal(libc::SIGSEGV)),
                 "the program ended by SIGSEGV: SIGSEGV",
             ),
             (
-                How::Ended(Status::Code(3)),
+                FailureKind::Ended(Status::Code(3)),
                 "the program ended with status 3: status 3",
             ),
             (
-                How::NotEnded(Duration::from_millis(60_080)),
+                FailureKind::NotEnded(Duration::from_millis(60_080)),
                 "the program did not end within 60 s: did not end",
             ),
             (
-                How::NotReady(Duration::from_millis(300)),
+                FailureKind::NotReady(Duration::from_millis(300)),
                 "the program did not accept connections within 0.3 s: did not get ready",
             ),
             (
-                How::NoMetric("rps".into()),
+                FailureKind::NoMetric("rps".into()),
                 "the program did not print the metric rps: no metric rps",
             ),
         ] {

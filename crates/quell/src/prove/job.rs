@@ -1,4 +1,4 @@
-//! What is run again and again: a command, or a server with a load.
+//! A job that is run again and again: a command, or a server with a load.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -7,48 +7,48 @@ use std::time::{Duration, Instant};
 
 use quell_event::Text;
 
-use super::failed::{Failed, How, Interrupted, short_seconds};
-use super::progress::Progress;
-use super::watch::Watcher;
+use super::failed::{FailedRun, FailureKind, Interrupted, short_seconds};
+use super::progress::RunProgress;
+use super::watch::RunWatcher;
 use crate::launch::{self, Ended, Output, Running, Setup, Spec, Usage, Whose, signals};
 use crate::show::command::shell_words;
 use crate::usage::usage;
 
-/// How often a server that starts is asked whether it is ready.
-const KNOCK: Duration = Duration::from_millis(20);
+/// A server that starts is asked at this interval whether it is ready.
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a server may take to end by SIGTERM: it may have data to write.
-const GRACE: Duration = Duration::from_secs(10);
+const SERVER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A run with the plan hangs if it takes so many times as long as the longest without, and so much longer. Generous: what
-/// is ended by mistake is a plan that is only slow, which the pairs would have told better.
-const HANGS_FACTOR: u32 = 20;
-const HANGS_MORE: Duration = Duration::from_secs(60);
+/// A run with the plan is taken to hang if it lasts so many times as long as the longest run without, and longer by this
+/// time as well. The bound is generous: a plan that is only slow should not be ended, because the pairs judge that better.
+const HANG_FACTOR: u32 = 20;
+const MIN_HANG_EXCESS: Duration = Duration::from_secs(60);
 
 /// A server's load, and how to know that the server is ready for it.
-pub(crate) struct Load {
+pub(crate) struct ServerLoad {
     /// For `sh -c`.
     pub(crate) command: String,
     /// The TCP port of the loopback address that the server will accept at.
     pub(crate) port: u16,
 }
 
-/// One run, to be repeated.
+/// A command to be run many times in the same way.
 pub(crate) struct Job<'a> {
     pub(crate) argv: &'a [OsString],
-    pub(crate) load: Option<Load>,
-    /// Of one run.
+    pub(crate) load: Option<ServerLoad>,
+    /// The longest that one run may take.
     pub(crate) timeout: Duration,
     /// The longest run without the plan so far, from its start to its end.
     pub(crate) longest_plain: Cell<Option<Duration>>,
-    pub(crate) progress: &'a Progress,
-    /// Runs that were made, of any kind.
+    pub(crate) progress: &'a RunProgress,
+    /// The number of runs so far, of any kind.
     pub(crate) runs: Cell<usize>,
     /// Whether it was said that the command leaves processes behind.
     pub(crate) said_leftovers: Cell<bool>,
 }
 
-/// How a run went.
-pub(crate) struct Ran {
+/// The figures and the output of a run that worked.
+pub(crate) struct CompletedRun {
     /// Of the command, or of the server from its start to its end.
     pub(crate) usage: Usage,
     /// Of the command, or of the load.
@@ -57,49 +57,49 @@ pub(crate) struct Ran {
     pub(crate) output: Vec<u8>,
 }
 
-/// How long a run with the plan may take, where the longest without took so long.
-fn patience(longest_plain: Duration) -> Duration {
-    let times = longest_plain.saturating_mul(HANGS_FACTOR);
-    times.max(longest_plain.saturating_add(HANGS_MORE))
+/// The longest that a run with the plan may take, given the longest run without it.
+fn max_time_with_plan(longest_plain: Duration) -> Duration {
+    let times = longest_plain.saturating_mul(HANG_FACTOR);
+    times.max(longest_plain.saturating_add(MIN_HANG_EXCESS))
 }
 
-fn accepts(port: u16) -> bool {
+fn accepts_connections(port: u16) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
 }
 
-fn interrupted() -> anyhow::Result<()> {
+fn check_interrupted() -> anyhow::Result<()> {
     signals::interrupted().map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
 }
 
-/// What is waited for, and for how long.
-struct Waited<'a> {
-    /// In words, such as "the server".
+/// A process that a run waits for, and its deadline.
+struct AwaitedProcess<'a> {
+    /// Its part in the run, such as "the server".
     who: &'static str,
-    /// With its command.
+    /// Its part with its command.
     name: &'a str,
-    /// Which run it is.
+    /// The run that it belongs to, in words.
     when: &'a str,
     deadline: Instant,
     /// The same from the start of the run.
     limit: Duration,
 }
 
-impl Waited<'_> {
-    /// That it failed.
-    fn failed(&self, line: String, running: &Running, how: How) -> anyhow::Error {
-        Failed::of_program(line, running.output(), self.who, how)
+impl AwaitedProcess<'_> {
+    /// The error that says how it failed.
+    fn failure(&self, line: String, running: &Running, how: FailureKind) -> anyhow::Error {
+        FailedRun::of_program(line, running.output(), self.who, how)
     }
 }
 
 impl Job<'_> {
-    /// The command, as one would type it, but not for pages.
-    pub(crate) fn name(&self) -> String {
+    /// The command as one would type it, in quotes, cut where it is long.
+    pub(crate) fn quoted_command(&self) -> String {
         let words: Vec<_> = self.argv.iter().map(|w| w.to_string_lossy()).collect();
         format!("'{}'", Text::from(shell_words(&words)).cut(60))
     }
 
-    /// Whose output is read, in words.
+    /// The part of the run whose output is read.
     pub(crate) fn who_prints(&self) -> &'static str {
         match self.load {
             None => "the program",
@@ -110,11 +110,11 @@ impl Job<'_> {
     /// Runs it once, watched. `when` says which run it is, for messages.
     pub(crate) fn run(
         &self,
-        watcher: &mut dyn Watcher,
+        watcher: &mut dyn RunWatcher,
         setup: &Setup,
         when: &str,
-    ) -> anyhow::Result<Ran> {
-        interrupted()?;
+    ) -> anyhow::Result<CompletedRun> {
+        check_interrupted()?;
         self.runs.set(self.runs.get() + 1);
         let began = Instant::now();
         let ran = match &self.load {
@@ -128,16 +128,16 @@ impl Job<'_> {
         Ok(ran)
     }
 
-    /// How long a run may take: what the user allows, and with a plan no longer than what is told from one that
-    /// hangs.
-    fn limit(&self, setup: &Setup) -> Duration {
+    /// The longest that a run may take: the user's own bound, and with a plan no longer than a run that can be told from a
+    /// hanging one.
+    fn time_limit(&self, setup: &Setup) -> Duration {
         match self.longest_plain.get() {
-            Some(longest) if setup != Setup::NONE => self.timeout.min(patience(longest)),
+            Some(longest) if setup != Setup::NONE => self.timeout.min(max_time_with_plan(longest)),
             _ => self.timeout,
         }
     }
 
-    /// What to do about a run that was stopped after this time.
+    /// The advice for a run that was stopped after this time.
     fn more_time(&self, limit: Duration) -> String {
         match self.longest_plain.get() {
             Some(longest) if limit < self.timeout => format!(
@@ -150,27 +150,27 @@ impl Job<'_> {
 
     fn run_command(
         &self,
-        watcher: &mut dyn Watcher,
+        watcher: &mut dyn RunWatcher,
         setup: &Setup,
         when: &str,
-    ) -> anyhow::Result<Ran> {
-        let mut command = start(self.argv, setup, Some(watcher))?;
-        let limit = self.limit(setup);
-        let waited = Waited {
+    ) -> anyhow::Result<CompletedRun> {
+        let mut command = start_command(self.argv, setup, Some(watcher))?;
+        let limit = self.time_limit(setup);
+        let waited = AwaitedProcess {
             who: "the program",
-            name: &self.name(),
+            name: &self.quoted_command(),
             when,
             deadline: Instant::now() + limit,
             limit,
         };
-        let ended = self.wait(&mut command, watcher, &waited)?;
+        let ended = self.wait_for_end(&mut command, watcher, &waited)?;
         watcher.end()?;
         self.stop_leftovers(&mut command)?;
         if !ended.status.is_success() {
-            let line = format!("{} {} in {when}", self.name(), ended.status);
-            return Err(waited.failed(line, &command, How::Ended(ended.status)));
+            let line = format!("{} {} in {when}", self.quoted_command(), ended.status);
+            return Err(waited.failure(line, &command, FailureKind::Ended(ended.status)));
         }
-        Ok(Ran {
+        Ok(CompletedRun {
             usage: ended.usage,
             wall_ns: ended.usage.wall_ns,
             output: command.output(),
@@ -179,23 +179,23 @@ impl Job<'_> {
 
     fn run_server(
         &self,
-        load: &Load,
-        watcher: &mut dyn Watcher,
+        load: &ServerLoad,
+        watcher: &mut dyn RunWatcher,
         setup: &Setup,
         when: &str,
-    ) -> anyhow::Result<Ran> {
-        if accepts(load.port) {
+    ) -> anyhow::Result<CompletedRun> {
+        if accepts_connections(load.port) {
             return Err(usage(format!(
                 "--ready {}: something accepts connections there before the server was started: stop it, or choose another port",
                 load.port
             )));
         }
-        let mut server = start(self.argv, setup, Some(watcher))?;
-        let limit = self.limit(setup);
+        let mut server = start_command(self.argv, setup, Some(watcher))?;
+        let limit = self.time_limit(setup);
         let deadline = Instant::now() + limit;
-        let waited = Waited {
+        let waited = AwaitedProcess {
             who: "the server",
-            name: &self.name(),
+            name: &self.quoted_command(),
             when,
             deadline,
             limit,
@@ -203,53 +203,53 @@ impl Job<'_> {
         self.wait_ready(&mut server, watcher, load.port, &waited)?;
         watcher.begin()?;
         let shell = ["sh".into(), "-c".into(), load.command.clone().into()];
-        // Without the plan: it is for the server.
-        let mut client = start(&shell, Setup::NONE, None)?;
+        // The plan is for the server, so the load runs without it.
+        let mut client = start_command(&shell, Setup::NONE, None)?;
         let name = format!("the load '{}'", load.command);
-        let load_waited = Waited {
+        let load_waited = AwaitedProcess {
             who: "the load",
             name: &name,
             ..waited
         };
-        let ended = self.wait(&mut client, watcher, &load_waited)?;
+        let ended = self.wait_for_end(&mut client, watcher, &load_waited)?;
         let died = server.try_wait()?;
         watcher.end()?;
-        interrupted()?;
+        check_interrupted()?;
         if let Some(died) = died {
             let line = format!(
                 "the server {} {} under the load in {when}",
-                self.name(),
+                self.quoted_command(),
                 died.status
             );
-            return Err(waited.failed(line, &server, How::Ended(died.status)));
+            return Err(waited.failure(line, &server, FailureKind::Ended(died.status)));
         }
         self.stop_leftovers(&mut client)?;
         if !ended.status.is_success() {
             let line = format!("{name} {} in {when}", ended.status);
-            return Err(load_waited.failed(line, &client, How::Ended(ended.status)));
+            return Err(load_waited.failure(line, &client, FailureKind::Ended(ended.status)));
         }
-        let stopped = server.stop_within(GRACE)?;
-        self.wait_free(load.port)?;
-        Ok(Ran {
+        let stopped = server.stop_within(SERVER_STOP_TIMEOUT)?;
+        self.wait_for_free_port(load.port)?;
+        Ok(CompletedRun {
             usage: stopped.usage,
             wall_ns: ended.usage.wall_ns,
             output: client.output(),
         })
     }
 
-    /// Waits for the end of a command, and for no longer than it may take.
-    fn wait(
+    /// Waits until a command ends, or until its deadline.
+    fn wait_for_end(
         &self,
         running: &mut Running,
-        watcher: &mut dyn Watcher,
-        waited: &Waited<'_>,
+        watcher: &mut dyn RunWatcher,
+        waited: &AwaitedProcess<'_>,
     ) -> anyhow::Result<Ended> {
         loop {
             let nap = watcher.step()?;
             let left = waited.deadline.saturating_duration_since(Instant::now());
             self.progress.tick();
             if let Some(ended) = running.wait_timeout(nap.min(left))? {
-                interrupted()?;
+                check_interrupted()?;
                 return Ok(ended);
             }
             if left.is_zero() {
@@ -261,7 +261,7 @@ impl Job<'_> {
                     waited.when,
                     self.more_time(waited.limit)
                 );
-                return Err(waited.failed(line, running, How::NotEnded(waited.limit)));
+                return Err(waited.failure(line, running, FailureKind::NotEnded(waited.limit)));
             }
         }
     }
@@ -269,15 +269,15 @@ impl Job<'_> {
     fn wait_ready(
         &self,
         server: &mut Running,
-        watcher: &mut dyn Watcher,
+        watcher: &mut dyn RunWatcher,
         port: u16,
-        waited: &Waited<'_>,
+        waited: &AwaitedProcess<'_>,
     ) -> anyhow::Result<()> {
         let when = waited.when;
         loop {
             watcher.step()?;
-            let ended = server.wait_timeout(KNOCK)?;
-            interrupted()?;
+            let ended = server.wait_timeout(READY_POLL_INTERVAL)?;
+            check_interrupted()?;
             if let Some(ended) = ended {
                 let hint = if server.leftovers().is_empty() {
                     ""
@@ -285,15 +285,15 @@ impl Job<'_> {
                     "; it went to the background: start it so that it stays"
                 };
                 server.stop()?;
-                let how = How::Ended(ended.status);
+                let how = FailureKind::Ended(ended.status);
                 let line = format!(
                     "the server {} {} before port {port} accepted, in {when}{hint}",
-                    self.name(),
+                    self.quoted_command(),
                     ended.status
                 );
-                return Err(waited.failed(line, server, how));
+                return Err(waited.failure(line, server, how));
             }
-            if accepts(port) {
+            if accepts_connections(port) {
                 return Ok(());
             }
             self.progress.tick();
@@ -301,35 +301,35 @@ impl Job<'_> {
                 server.stop()?;
                 let line = format!(
                     "the server {} did not accept at port {port} within {} s in {when}; {}",
-                    self.name(),
+                    self.quoted_command(),
                     short_seconds(waited.limit),
                     self.more_time(waited.limit)
                 );
-                return Err(waited.failed(line, server, How::NotReady(waited.limit)));
+                return Err(waited.failure(line, server, FailureKind::NotReady(waited.limit)));
             }
         }
     }
 
-    /// Waits until the next server can have the port.
-    fn wait_free(&self, port: u16) -> anyhow::Result<()> {
-        let deadline = Instant::now() + GRACE;
-        while accepts(port) {
+    /// Waits until the port is free for the next server.
+    fn wait_for_free_port(&self, port: u16) -> anyhow::Result<()> {
+        let deadline = Instant::now() + SERVER_STOP_TIMEOUT;
+        while accepts_connections(port) {
             if Instant::now() >= deadline {
-                return Err(Failed::error(
+                return Err(FailedRun::outside_program(
                     format!(
                         "port {port} still accepts after the server {} was stopped",
-                        self.name()
+                        self.quoted_command()
                     ),
                     Vec::new(),
                 ));
             }
-            signals::poll(None, KNOCK)?;
-            interrupted()?;
+            signals::poll(None, READY_POLL_INTERVAL)?;
+            check_interrupted()?;
         }
         Ok(())
     }
 
-    /// What the command left running would disturb the next run: it is stopped, and that is said.
+    /// Stops the processes that the command left running, which would disturb the next run, and says so once.
     fn stop_leftovers(&self, command: &mut Running) -> anyhow::Result<()> {
         let left = command.leftovers();
         if left.is_empty() {
@@ -343,7 +343,7 @@ impl Job<'_> {
                 .collect();
             self.progress.say(&format!(
                 "{} ended and left running: {}; stopped after each run, because quell started it",
-                self.name(),
+                self.quoted_command(),
                 list.join(", ")
             ));
         }
@@ -351,11 +351,11 @@ impl Job<'_> {
     }
 }
 
-/// Starts a command with its output captured, and tells the watcher of it before it begins.
-fn start(
+/// Starts a command with its output captured, and hands it to the watcher before its first instruction.
+fn start_command(
     argv: &[OsString],
     setup: &Setup,
-    watcher: Option<&mut dyn Watcher>,
+    watcher: Option<&mut dyn RunWatcher>,
 ) -> anyhow::Result<Running> {
     let held = launch::hold(&Spec {
         argv,
@@ -378,7 +378,11 @@ mod tests {
     fn patience_with_a_plan() {
         let seconds = Duration::from_secs;
         for (plain, limit) in [(0, 60), (1, 61), (3, 63), (4, 80), (30, 600)] {
-            assert_eq!(patience(seconds(plain)), seconds(limit), "{plain}");
+            assert_eq!(
+                max_time_with_plan(seconds(plain)),
+                seconds(limit),
+                "{plain}"
+            );
         }
     }
 }

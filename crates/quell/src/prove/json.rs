@@ -8,14 +8,14 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use super::left_out::LeftOut;
-use super::metric::Unit;
-use super::proof::{Judged, Proof};
+use super::metric::MetricUnit;
+use super::proof::{JudgedMetric, Proof};
 use super::spent;
-use super::tried::Tried;
+use super::tried::TriedChange;
 use crate::plan::PlannedJson;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ProofJson<'a> {
     schema: &'static str,
     command: &'a [String],
     pairs: usize,
@@ -23,20 +23,20 @@ struct Document<'a> {
     /// Why no pairs were run, if none were.
     reason: Option<&'a str>,
     plan: Vec<PlannedJson<'a>>,
-    left_out: Vec<Out<'a>>,
+    left_out: Vec<LeftOutJson<'a>>,
     /// The share of all shootdowns that the whole plan was expected to stop.
     predicted_stop: f64,
     /// The share that it stopped in the pairs; null where none were run, or had nothing to stop.
     measured_stop: Option<f64>,
     environment: &'a BTreeMap<String, String>,
-    /// What the verdict is about; null where no pairs were run.
-    objective: Option<Objective<'a>>,
-    /// What was tried by running before, the singles first.
-    tried: Vec<Trial<'a>>,
-    metrics: Metrics<'a>,
-    observed: Option<Observed>,
-    account: Option<spent::Told<'a>>,
-    /// What no setting reaches.
+    /// The metric that the verdict is about; null where no pairs were run.
+    objective: Option<ObjectiveJson<'a>>,
+    /// The changes that were tried by runs before, the single ones first.
+    tried: Vec<TriedJson<'a>>,
+    metrics: MetricsJson<'a>,
+    observed: Option<ObservedJson>,
+    account: Option<spent::AccountJson<'a>>,
+    /// Advice for costs that no setting reaches.
     advice: &'a [Advised],
     notes: &'a [String],
     seed: u64,
@@ -44,19 +44,19 @@ struct Document<'a> {
 
 /// A remedy that the program does not bear.
 #[derive(Serialize)]
-struct Out<'a> {
+struct LeftOutJson<'a> {
     remedy: &'a str,
     sets: &'a BTreeMap<String, String>,
     starts: &'a BTreeMap<String, String>,
     why: &'a str,
-    /// With it; none where it was not tried.
+    /// The number of runs with it; 0 where it was not tried.
     runs: usize,
     failed: usize,
     /// False where only the plan as a whole is known to break the program.
     singled_out: bool,
 }
 
-impl<'a> From<&'a LeftOut> for Out<'a> {
+impl<'a> From<&'a LeftOut> for LeftOutJson<'a> {
     fn from(out: &'a LeftOut) -> Self {
         Self {
             remedy: &out.planned.remedy,
@@ -70,9 +70,9 @@ impl<'a> From<&'a LeftOut> for Out<'a> {
     }
 }
 
-/// What the verdict is about.
+/// The metric that the verdict is about.
 #[derive(Serialize)]
-struct Objective<'a> {
+struct ObjectiveJson<'a> {
     name: &'a str,
     /// After over before.
     ratio: f64,
@@ -81,9 +81,9 @@ struct Objective<'a> {
     verdict: &'static str,
 }
 
-/// Something that was tried.
+/// One or several changes that were tried together.
 #[derive(Serialize)]
-struct Trial<'a> {
+struct TriedJson<'a> {
     remedy: String,
     sets: BTreeMap<&'a String, &'a String>,
     starts: BTreeMap<&'a String, &'a String>,
@@ -93,26 +93,26 @@ struct Trial<'a> {
     won: bool,
     kept: bool,
     why: &'a str,
-    /// The remedies that the runs had which it was compared with.
+    /// The remedies of the runs that it was compared with.
     beside: &'a [String],
-    /// Of a single change, as of [`PlannedJson`].
+    /// For a single change, as in [`PlannedJson`].
     ceiling: Option<RemedyCeiling>,
     predicted: Option<[f64; 2]>,
 }
 
-impl<'a> From<&'a Tried> for Trial<'a> {
-    fn from(tried: &'a Tried) -> Self {
+impl<'a> From<&'a TriedChange> for TriedJson<'a> {
+    fn from(tried: &'a TriedChange) -> Self {
         let single = match tried.changes.as_slice() {
             [one] if tried.beside.is_empty() => Some(one),
             _ => None,
         };
         Self {
-            remedy: tried.name(),
+            remedy: tried.remedy_names(),
             sets: tried.changes.iter().flat_map(|c| &c.sets).collect(),
             starts: tried.changes.iter().flat_map(|c| &c.starts).collect(),
             runs: tried.runs,
             ratio: tried.ratio,
-            ci95: ends(tried.ci95),
+            ci95: finite_ends(tried.ci95),
             won: tried.won,
             kept: tried.kept,
             why: &tried.why,
@@ -123,21 +123,21 @@ impl<'a> From<&'a Tried> for Trial<'a> {
     }
 }
 
-fn ends((low, high): (f64, f64)) -> [Option<f64>; 2] {
+fn finite_ends((low, high): (f64, f64)) -> [Option<f64>; 2] {
     [low, high].map(|end| end.is_finite().then_some(end))
 }
 
 #[derive(Serialize)]
-struct Observed {
+struct ObservedJson {
     shootdowns: u64,
     page_faults: Option<u64>,
 }
 
-/// In the order of the report.
-struct Metrics<'a>(&'a [Judged]);
+/// The metrics by name, in the order of the report.
+struct MetricsJson<'a>(&'a [JudgedMetric]);
 
 #[derive(Serialize)]
-struct Metric<'a> {
+struct MetricJson<'a> {
     before: Vec<serde_json::Number>,
     after: Vec<serde_json::Number>,
     /// After over before; null where there are no pairs.
@@ -151,14 +151,14 @@ struct Metric<'a> {
     name: &'a str,
 }
 
-impl<'a> From<&'a Judged> for Metric<'a> {
-    fn from(judged: &'a Judged) -> Self {
+impl<'a> From<&'a JudgedMetric> for MetricJson<'a> {
+    fn from(judged: &'a JudgedMetric) -> Self {
         let c = &judged.comparison;
         let finite = |v: f64| (v.is_finite() && !c.before.is_empty()).then_some(v);
         let list = |values: &[f64]| {
             values
                 .iter()
-                .filter_map(|v| number(judged.metric.unit, *v))
+                .filter_map(|v| json_number(judged.metric.unit, *v))
                 .collect()
         };
         Self {
@@ -167,28 +167,28 @@ impl<'a> From<&'a Judged> for Metric<'a> {
             ratio: finite(c.ratio),
             ci95: match c.before.as_slice() {
                 [] => [None; 2],
-                _ => ends(c.ci95),
+                _ => finite_ends(c.ci95),
             },
             verdict: c.verdict.as_str(),
-            reason: judged.reason(),
+            reason: judged.why_no_evidence(),
             higher_is_better: judged.metric.higher_is_better,
             name: &judged.metric.name,
         }
     }
 }
 
-/// An integer, but for the user's own metrics.
-fn number(unit: Unit, value: f64) -> Option<serde_json::Number> {
+/// The value as an integer, but for the user's own metrics.
+fn json_number(unit: MetricUnit, value: f64) -> Option<serde_json::Number> {
     match unit {
-        Unit::Number => serde_json::Number::from_f64(value),
+        MetricUnit::Number => serde_json::Number::from_f64(value),
         _ => Some(serde_json::Number::from(value.round() as u64)),
     }
 }
 
-impl Serialize for Metrics<'_> {
+impl Serialize for MetricsJson<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let mut map = s.serialize_map(Some(self.0.len()))?;
-        for metric in self.0.iter().map(Metric::from) {
+        for metric in self.0.iter().map(MetricJson::from) {
             map.serialize_entry(metric.name, &metric)?;
         }
         map.end()
@@ -196,34 +196,34 @@ impl Serialize for Metrics<'_> {
 }
 
 /// The object, on one line.
-pub(crate) fn json(proof: &Proof) -> anyhow::Result<String> {
-    let document = Document {
+pub(crate) fn proof_json(proof: &Proof) -> anyhow::Result<String> {
+    let document = ProofJson {
         schema: "quell/prove/1",
         command: &proof.command,
         pairs: proof.pairs,
         verdict: proof.overall.verdict.as_str(),
         reason: proof.nothing.as_deref(),
         plan: proof.plan.remedies.iter().map(PlannedJson::from).collect(),
-        left_out: proof.left_out.iter().map(Out::from).collect(),
+        left_out: proof.left_out.iter().map(LeftOutJson::from).collect(),
         predicted_stop: proof.plan.predicted_stop(),
         measured_stop: proof.measured_stop(),
         environment: &proof.environment,
         objective: proof
-            .objective()
+            .deciding_metric()
             .filter(|_| proof.pairs > 0)
-            .map(|j| Objective {
+            .map(|j| ObjectiveJson {
                 name: &j.metric.name,
                 ratio: j.comparison.ratio,
-                ci95: ends(j.comparison.ci95),
+                ci95: finite_ends(j.comparison.ci95),
                 verdict: j.comparison.verdict.as_str(),
             }),
-        tried: proof.tried.iter().map(Trial::from).collect(),
-        metrics: Metrics(&proof.metrics),
-        observed: proof.observed.as_ref().map(|e| Observed {
+        tried: proof.tried.iter().map(TriedJson::from).collect(),
+        metrics: MetricsJson(&proof.metrics),
+        observed: proof.observed.as_ref().map(|e| ObservedJson {
             shootdowns: e.shootdowns,
             page_faults: e.page_faults,
         }),
-        account: spent::Told::new(proof.account.as_ref(), proof.spent.as_deref()),
+        account: spent::AccountJson::new(proof.account.as_ref(), proof.spent.as_deref()),
         advice: &proof.advice,
         notes: &proof.notes,
         seed: proof.seed,

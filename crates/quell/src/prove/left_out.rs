@@ -1,8 +1,8 @@
-//! What a plan had that is not used, because the program does not bear it.
+//! The remedies of a plan that are not used, because they break the program.
 
 use quell_remedy::{Plan, Planned};
 
-use super::blame::{Count, Guilty};
+use super::blame::{BlamedRemedy, FailureCount};
 use crate::evidence;
 use crate::show::units::plural;
 
@@ -10,20 +10,20 @@ use crate::show::units::plural;
 #[derive(Clone, Debug)]
 pub(crate) struct LeftOut {
     pub(crate) planned: Planned,
-    /// In a word or two, such as `SIGSEGV`.
+    /// The reason in a word or two, such as `SIGSEGV`.
     pub(crate) why: String,
-    /// In a clause, with how often.
+    /// The reason in a clause, with the number of runs.
     words: String,
-    /// Runs with it, and those that failed. None where it was not tried.
-    pub(crate) with: Count,
+    /// The runs with it, and those that failed; no runs where it was not tried.
+    pub(crate) with: FailureCount,
     /// False where only the plan as a whole is known to break the program.
     pub(crate) singled_out: bool,
 }
 
 impl LeftOut {
-    /// One that broke the program.
-    pub(super) fn after_runs(planned: Planned, guilty: &Guilty) -> Self {
-        let Count { runs, failed } = guilty.with;
+    /// A remedy that broke the program.
+    pub(super) fn after_runs(planned: Planned, guilty: &BlamedRemedy) -> Self {
+        let FailureCount { runs, failed } = guilty.with;
         let of_runs = format!("({failed} of {})", plural(runs as u64, "run"));
         let end = &guilty.end;
         let words = match (guilty.singled_out, guilty.without.failed) {
@@ -36,7 +36,7 @@ impl LeftOut {
         };
         Self {
             planned,
-            why: end.why(),
+            why: end.short_reason(),
             words,
             with: guilty.with,
             singled_out: guilty.singled_out,
@@ -44,12 +44,12 @@ impl LeftOut {
     }
 
     /// The line that says it.
-    pub(crate) fn line(&self) -> String {
+    pub(crate) fn report_line(&self) -> String {
         format!("left out: {}: {}", self.planned.remedy, self.words)
     }
 }
 
-/// Takes a plan's remedies out that load a library before a program which must not have one.
+/// Takes remedies that preload a library out of a plan, if the program must not have one.
 pub(crate) fn take_preload_out(plan: &mut Plan, command: &[std::ffi::OsString]) -> Vec<LeftOut> {
     let preloads = |planned: &Planned| planned.sets.contains_key("LD_PRELOAD");
     if !plan.remedies.iter().any(preloads) {
@@ -68,7 +68,7 @@ pub(crate) fn take_preload_out(plan: &mut Plan, command: &[std::ffi::OsString]) 
             planned,
             words: why.clone(),
             why: why.clone(),
-            with: Count::default(),
+            with: FailureCount::default(),
             singled_out: true,
         })
         .collect()
@@ -78,7 +78,7 @@ pub(crate) fn take_preload_out(plan: &mut Plan, command: &[std::ffi::OsString]) 
 mod tests {
     use super::*;
     use crate::launch::Status;
-    use crate::prove::failed::{BadEnd, How};
+    use crate::prove::failed::{BadEnd, FailureKind};
 
     /// Check the line for a remedy that was singled out, for one that is not the only one, and for a plan of which no
     /// one knows.
@@ -89,20 +89,20 @@ mod tests {
                 remedy: "shim.cache".into(),
                 ..Planned::default()
             };
-            let guilty = Guilty {
+            let guilty = BlamedRemedy {
                 remedy: 0,
                 end: BadEnd {
                     who: "the program",
-                    how: How::Ended(Status::Signal(libc::SIGSEGV)),
+                    how: FailureKind::Ended(Status::Signal(libc::SIGSEGV)),
                 },
-                with: Count { runs, failed: 2 },
-                without: Count {
+                with: FailureCount { runs, failed: 2 },
+                without: FailureCount {
                     runs: 3,
                     failed: without_failed,
                 },
                 singled_out,
             };
-            LeftOut::after_runs(planned, &guilty).line()
+            LeftOut::after_runs(planned, &guilty).report_line()
         };
         assert_eq!(
             line(true, 2, 0),

@@ -1,34 +1,34 @@
-//! One run of the job: counted, recorded, or for the account of its time.
+//! One run of the job: with counters, with a recording, or with an account of its time.
 
 use quell_event::Mechanism;
 use quell_event::account::AccountSummary;
 use quell_remedy::FoundSoftware;
 use quell_remedy::advice::Advised;
 
-use super::failed::{Failed, How};
+use super::failed::{FailedRun, FailureKind};
 use super::job::Job;
 use super::metric::Metric;
-use super::sample::Sample;
-use super::temp::{OBSERVED, TempDir};
-use super::watch::{Counting, Recorder, Spending};
+use super::sample::RunSample;
+use super::temp_dir::{OBSERVED_TRACE, TempDir};
+use super::watch::{AccountWatcher, CountingWatcher, RecordingWatcher};
 use crate::evidence;
 use crate::launch::Setup;
 
-/// Runs the job once, counted.
-pub(crate) fn measure(
+/// Runs the job once, with exact counters only.
+pub(crate) fn run_counted(
     job: &Job<'_>,
     setup: &Setup,
     metrics: &[Metric],
     when: &str,
-) -> anyhow::Result<Sample> {
-    job.progress.begin(when);
-    let mut counting = Counting::attach()?;
+) -> anyhow::Result<RunSample> {
+    job.progress.begin_run(when);
+    let mut counting = CountingWatcher::attach()?;
     release_memory();
     let ran = job.run(&mut counting, setup, when)?;
-    let tally = counting.tally()?;
+    let tally = counting.tally_of_run()?;
     let totals = tally.totals();
-    job.progress.done();
-    // In the order of `metric::BUILT_IN`. Exact up to 2^53, which is 104 days in ns.
+    job.progress.end_run();
+    // In the order of `metric::BUILT_IN`. A double is exact up to 2^53, which is 104 days in ns.
     let mut values = [
         totals.shootdowns,
         totals.victims,
@@ -42,46 +42,46 @@ pub(crate) fn measure(
     .map(|n| n as f64)
     .to_vec();
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
-        match metric.read(&ran.output) {
+        match metric.read_value(&ran.output) {
             Ok(value) => values.push(value),
             Err(why) => {
                 let (line, how) = (
                     format!("{why} of {when}"),
-                    How::NoMetric(metric.name.clone()),
+                    FailureKind::NoMetric(metric.name.clone()),
                 );
                 let who = job.who_prints();
-                return Err(Failed::of_program(line, ran.output, who, how));
+                return Err(FailedRun::of_program(line, ran.output, who, how));
             }
         }
     }
-    Ok(Sample {
+    Ok(RunSample {
         values,
-        complaints: complaints(&ran.output),
-        // fewer change no figure
+        complaints: refused_settings(&ran.output),
+        // Fewer estimates change no figure.
         estimated: tally.untimed > totals.shootdowns / 100,
     })
 }
 
-/// Gives back what reading a trace and loading the probe took. A command begins as a fork of quell,
-/// and the size that quell has then counts for the command's maximum (exec_mmap() in fs/exec.c).
+/// Gives back the memory that reading a trace and loading the probe took. A command begins as a fork of quell, and the size
+/// that quell has then counts for the command's maximum (exec_mmap() in fs/exec.c).
 fn release_memory() {
     // SAFETY: malloc_trim(3) only gives free memory back.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// What was seen in the observed run.
-pub(crate) struct Seen {
+/// The result of the observed run.
+pub(crate) struct ObservedRun {
     pub(crate) evidence: quell_remedy::Evidence,
     pub(crate) found: Vec<FoundSoftware>,
     pub(crate) notes: Vec<String>,
-    /// Where its time went, where that could be seen.
+    /// The account of its time, where there could be one.
     pub(crate) account: Option<AccountSummary>,
-    /// What no setting reaches.
+    /// Advice for costs that no setting reaches.
     pub(crate) advice: Vec<Advised>,
 }
 
-/// How much of CPU time faults of huge pages take, in parts of a thousand; with zeroing, which is the most of them, and of
-/// small pages a small part of a fault.
+/// The share of CPU time that faults of huge pages take, in thousandths. Zeroing is counted in full: it is most of such a
+/// fault, and only a small part of a fault of a small page.
 fn huge_time_permille(account: &AccountSummary) -> u32 {
     let ns_of = |mechanism: Mechanism| {
         let rows = account.mechanisms.iter();
@@ -96,23 +96,30 @@ fn huge_time_permille(account: &AccountSummary) -> u32 {
     (all as f64 * 1000.0 / account.cpu_ns.max(1) as f64) as u32
 }
 
-/// Runs the job once, recorded.
+/// Runs the job once and records it.
 ///
 /// # Errors
 ///
 /// The run failed, or its trace can't be read.
-pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric], setup: &Setup) -> anyhow::Result<Seen> {
+pub(crate) fn run_observed(
+    job: &Job<'_>,
+    metrics: &[Metric],
+    setup: &Setup,
+) -> anyhow::Result<ObservedRun> {
     let when = "the observed run";
-    job.progress.begin(when);
+    job.progress.begin_run(when);
     let temp = TempDir::new()?;
-    let dir = temp.path().join(OBSERVED);
-    let mut recorder = Recorder::start(&dir, job.argv)?;
+    let dir = temp.path().join(OBSERVED_TRACE);
+    let mut recorder = RecordingWatcher::start(&dir, job.argv)?;
     release_memory();
     let ran = job.run(&mut recorder, setup, when)?;
-    // Found now, and not after the first pair.
+    // A metric that the output lacks is found now, and not after the first pair.
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
-        if let Err(why) = metric.read(&ran.output) {
-            return Err(Failed::error(format!("{why} of {when}"), ran.output));
+        if let Err(why) = metric.read_value(&ran.output) {
+            return Err(FailedRun::outside_program(
+                format!("{why} of {when}"),
+                ran.output,
+            ));
         }
     }
     let mut observed = evidence::of_trace(&dir)?;
@@ -124,8 +131,8 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric], setup: &Setup) -> anyho
     evidence.unfit = evidence::unfit_for_choice(job.argv);
     evidence.command = evidence::words(job.argv);
     evidence.huge_time_permille = observed.account.as_ref().map_or(0, huge_time_permille);
-    job.progress.done();
-    Ok(Seen {
+    job.progress.end_run();
+    Ok(ObservedRun {
         evidence,
         found: observed.found,
         notes: observed.notes,
@@ -134,25 +141,25 @@ pub(crate) fn observe(job: &Job<'_>, metrics: &[Metric], setup: &Setup) -> anyho
     })
 }
 
-/// Runs the job once for the account of its time; `None` where there can be none.
-pub(crate) fn spend(
+/// Runs the job once with an account of its time; `None` where there can be none.
+pub(crate) fn run_for_account(
     job: &Job<'_>,
     setup: &Setup,
     when: &str,
 ) -> anyhow::Result<Option<AccountSummary>> {
-    let Some(mut spending) = Spending::attach()? else {
+    let Some(mut spending) = AccountWatcher::attach()? else {
         return Ok(None);
     };
-    job.progress.begin(when);
+    job.progress.begin_run(when);
     release_memory();
     job.run(&mut spending, setup, when)?;
-    job.progress.done();
-    spending.account()
+    job.progress.end_run();
+    spending.account_of_run()
 }
 
-/// Lines by which a setting is refused. jemalloc says `<jemalloc>: Invalid conf pair` and `Malformed conf
-/// string`, and goes on without; libquell.so and the loader name themselves.
-fn complaints(output: &[u8]) -> Vec<String> {
+/// The lines of the output that refuse a setting. jemalloc says `<jemalloc>: Invalid conf pair` and `Malformed conf
+/// string`, and goes on without it; libquell.so and the loader name themselves.
+fn refused_settings(output: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(output);
     let refused = |line: &&str| {
         (line.starts_with("<jemalloc>:") && line.to_lowercase().contains("conf"))
@@ -175,7 +182,10 @@ mod tests {
     fn refusals() {
         let output =
             b"a\n<jemalloc>: Invalid conf pair: x:1\n<jemalloc>: (This is not an error)\nb";
-        assert_eq!(complaints(output), ["<jemalloc>: Invalid conf pair: x:1"]);
-        assert!(complaints(b"conf <jemalloc>").is_empty());
+        assert_eq!(
+            refused_settings(output),
+            ["<jemalloc>: Invalid conf pair: x:1"]
+        );
+        assert!(refused_settings(b"conf <jemalloc>").is_empty());
     }
 }

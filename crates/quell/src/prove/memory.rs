@@ -1,46 +1,46 @@
-//! Whether what is tried keeps to the budget of memory, as it is measured: what a setting takes in this program no table knows.
+//! Checks by measurement that a tried change keeps to the budget of memory: no table knows how much a setting takes in
+//! this program.
 
 use quell_remedy::PlanOptions;
 use quell_stats::median;
 
 use crate::show::units::percent;
 
-/// How much the program may take.
+/// The growth of memory that a change may cause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryBudget {
-    /// By which share it may grow.
+    /// The share by which the program may grow.
     pub(crate) share: f64,
-    /// By so many bytes it may in any case.
+    /// It may grow by so many bytes in any case.
     pub(crate) at_least: u64,
 }
 
 impl MemoryBudget {
-    /// Runs after which it is judged: one may be an exception.
-    const FEWEST: usize = 2;
-    /// What nobody bounded may double: the verdict names the price.
-    const UNASKED: f64 = 1.0;
+    /// It is judged after so many runs: a single one may be an exception.
+    const MIN_RUNS: usize = 2;
+    /// Without a bound of the user's, memory may double: the verdict names the price.
+    const UNASKED_SHARE: f64 = 1.0;
 
-    /// What the user allows, or where nothing is said more than what is chosen unmeasured may take.
-    pub(crate) fn of(asked: bool, options: &PlanOptions) -> Self {
+    /// The user's own bound. Without one a measured change may take more than one that is chosen unmeasured.
+    pub(crate) fn from_options(asked: bool, options: &Options) -> Self {
         Self {
             share: if asked {
                 options.budget
             } else {
-                options.budget.max(Self::UNASKED)
+                options.budget.max(Self::UNASKED_SHARE)
             },
             at_least: options.at_least,
         }
     }
 
-    /// What the budget allows, in words.
-    pub(crate) fn allows(self) -> String {
+    /// The growth that the budget allows, in words.
+    pub(crate) fn allowed_growth(self) -> String {
         format!("{} more", percent(self.share))
     }
 
-    /// How many times the memory without a change it takes with it, where that is more than the budget allows; bytes of
-    /// each run.
-    pub(crate) fn exceeded(self, without: &[f64], with: &[f64]) -> Option<f64> {
-        if with.len() < Self::FEWEST || without.is_empty() {
+    /// The growth as a factor, where it is more than the budget allows. `without` and `with` are the bytes of each run.
+    pub(crate) fn growth_over_budget(self, without: &[f64], with: &[f64]) -> Option<f64> {
+        if with.len() < Self::MIN_RUNS || without.is_empty() {
             return None;
         }
         let (without, with) = (median(without), median(with));
@@ -64,11 +64,11 @@ mod tests {
             at_least: 0,
             ..PlanOptions::default()
         };
-        assert!((MemoryBudget::of(true, &options).share - 0.1).abs() < 1e-9);
-        assert!((MemoryBudget::of(false, &options).share - 1.0).abs() < 1e-9);
+        assert!((MemoryBudget::from_options(true, &options).share - 0.1).abs() < 1e-9);
+        assert!((MemoryBudget::from_options(false, &options).share - 1.0).abs() < 1e-9);
     }
 
-    /// Check that growth beyond the share is told in times, that of a small program some megabytes are allowed, and that one run is
+    /// Check that growth beyond the share is given as a factor, that a small program may take some megabytes, and that one run is
     /// not enough to judge by.
     #[test]
     fn beyond_the_budget() {
@@ -77,14 +77,23 @@ mod tests {
             at_least: 16_000_000,
         };
         let plain = [100.0 * MB, 101.0 * MB, 99.0 * MB];
-        assert_eq!(budget.exceeded(&plain, &[120.0 * MB, 121.0 * MB]), None);
-        assert_eq!(budget.exceeded(&plain, &[400.0 * MB]), None);
         assert_eq!(
-            budget.exceeded(&plain, &[400.0 * MB, 400.0 * MB]),
+            budget.growth_over_budget(&plain, &[120.0 * MB, 121.0 * MB]),
+            None
+        );
+        assert_eq!(budget.growth_over_budget(&plain, &[400.0 * MB]), None);
+        assert_eq!(
+            budget.growth_over_budget(&plain, &[400.0 * MB, 400.0 * MB]),
             Some(4.0)
         );
         let small = [4.0 * MB];
-        assert_eq!(budget.exceeded(&small, &[12.0 * MB, 12.0 * MB]), None);
-        assert_eq!(budget.exceeded(&[], &[12.0 * MB, 12.0 * MB]), None);
+        assert_eq!(
+            budget.growth_over_budget(&small, &[12.0 * MB, 12.0 * MB]),
+            None
+        );
+        assert_eq!(
+            budget.growth_over_budget(&[], &[12.0 * MB, 12.0 * MB]),
+            None
+        );
     }
 }

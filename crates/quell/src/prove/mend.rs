@@ -1,53 +1,53 @@
-//! A plan without what breaks the program: the search for it, on the program itself.
+//! Mends a plan: finds the remedies that break the program, by runs of the program, and takes them out.
 
 use std::collections::BTreeMap;
 
 use quell_remedy::{Plan, Planned};
 
-use super::blame::{self, Found, Guilty};
-use super::failed::Failed;
+use super::blame::{self, Blame, BlamedRemedy};
+use super::failed::FailedRun;
 use super::job::Job;
 use super::left_out::LeftOut;
 use super::measure;
 use super::metric::Metric;
-use super::pairs::Broke;
+use super::pairs::BrokenPlan;
 use crate::plan::{self, Environment};
 use crate::preload;
 
-/// What a program gets of a plan: its variables over the user's, with the library's file named.
-pub(super) fn environment(plan: &Plan) -> anyhow::Result<Environment> {
+/// The variables that a plan sets for a program, put over the user's own, with the path of the preload library.
+pub(super) fn environment_of(plan: &Plan) -> anyhow::Result<Environment> {
     let mut environment = plan.environment(&plan::own_variable);
     preload::resolve(&mut environment)?;
     Ok(environment)
 }
 
-/// Takes out of a plan what broke the program, and says so. Never nothing.
+/// Takes the remedies that broke the program out of a plan, at least one, and says so.
 ///
 /// # Errors
 ///
 /// The program fails without the plan too, or something around a run failed.
-pub(super) fn mend(
+pub(super) fn mend_plan(
     job: &Job<'_>,
     metrics: &[Metric],
     plan: &mut Plan,
-    broke: &Broke,
+    broke: &BrokenPlan,
 ) -> anyhow::Result<Vec<LeftOut>> {
-    let Broke { end, when, worked } = broke;
+    let BrokenPlan { end, when, worked } = broke;
     job.progress.say(&format!(
         "{end} in {when}: looking for the remedy that does it"
     ));
-    let mut run = |with: &[usize]| -> anyhow::Result<Option<Failed>> {
-        let part = part(plan, with);
-        let setup = plan::setup_of(&environment(&part)?, &part);
+    let mut run = |with: &[usize]| -> anyhow::Result<Option<FailedRun>> {
+        let part = part_of(plan, with);
+        let setup = plan::setup_of(&environment_of(&part)?, &part);
         let when = in_words(plan, with);
         job.progress.more_runs(1);
         job.progress
-            .line(&format!("looking for what breaks it: {when}"));
-        let ran = measure::measure(job, &setup, metrics, &when);
-        match ran.map_err(|err| err.downcast::<Failed>()) {
+            .log_line(&format!("looking for what breaks it: {when}"));
+        let ran = measure::run_counted(job, &setup, metrics, &when);
+        match ran.map_err(|err| err.downcast::<FailedRun>()) {
             Ok(_) => Ok(None),
             Err(Ok(failed)) if failed.end.is_some() => {
-                job.progress.done();
+                job.progress.end_run();
                 Ok(Some(failed))
             }
             Err(Ok(failed)) => Err(failed.into()),
@@ -55,26 +55,26 @@ pub(super) fn mend(
         }
     };
     let order = most_suspicious_first(plan);
-    let found = blame::find(&order, *worked, end.clone(), &mut run)?;
+    let found = blame::find_blame(&order, *worked, end.clone(), &mut run)?;
     match found {
-        Found::ByItself(mut failed) => {
+        Blame::ByItself(mut failed) => {
             failed
                 .line
                 .push_str(&format!(", as in {when}: it fails by itself"));
             Err(failed.into())
         }
-        Found::Remedies(guilty) => {
+        Blame::Remedies(guilty) => {
             let out = take_out(plan, &guilty);
             for one in &out {
-                job.progress.say(&one.line());
+                job.progress.say(&one.report_line());
             }
             Ok(out)
         }
     }
 }
 
-/// A plan's remedies at these places, in its order.
-fn part(plan: &Plan, with: &[usize]) -> Plan {
+/// The part of a plan that has the remedies at these indexes, in the plan's order.
+fn part_of(plan: &Plan, with: &[usize]) -> Plan {
     let chosen =
         |(place, planned): (usize, &Planned)| with.contains(&place).then(|| planned.clone());
     Plan {
@@ -88,7 +88,7 @@ fn part(plan: &Plan, with: &[usize]) -> Plan {
     }
 }
 
-/// Places in a plan. A library that runs in the program comes first, for it can do the most to it.
+/// The indexes of a plan's remedies. A library that runs inside the program comes first, because it can do the most harm.
 fn most_suspicious_first(plan: &Plan) -> Vec<usize> {
     let preloads = |place: &usize| {
         let planned = plan.remedies.get(*place);
@@ -99,7 +99,7 @@ fn most_suspicious_first(plan: &Plan) -> Vec<usize> {
     first
 }
 
-/// Which run of the search it is.
+/// Says for people which run of the search this is.
 fn in_words(plan: &Plan, with: &[usize]) -> String {
     let name = |place: usize| {
         let planned = plan.remedies.get(place);
@@ -117,8 +117,8 @@ fn in_words(plan: &Plan, with: &[usize]) -> String {
     }
 }
 
-fn take_out(plan: &mut Plan, guilty: &[Guilty]) -> Vec<LeftOut> {
-    let guilty: BTreeMap<usize, &Guilty> = guilty.iter().map(|g| (g.remedy, g)).collect();
+fn take_out(plan: &mut Plan, guilty: &[BlamedRemedy]) -> Vec<LeftOut> {
+    let guilty: BTreeMap<usize, &BlamedRemedy> = guilty.iter().map(|g| (g.remedy, g)).collect();
     let mut out = Vec::new();
     for (place, planned) in std::mem::take(&mut plan.remedies).into_iter().enumerate() {
         match guilty.get(&place) {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Check that a remedy with a library is looked at first, and that runs are named by what they lack or have.
+    /// Check that a remedy with a library is tried first, and that runs are named by the remedies that they lack or have.
     #[test]
     fn order_and_words() {
         let plan = plan();
@@ -162,6 +162,6 @@ mod tests {
         ] {
             assert_eq!(in_words(&plan, with), words);
         }
-        assert_eq!(part(&plan, &[0, 2]).environment(&|_| None).len(), 2);
+        assert_eq!(part_of(&plan, &[0, 2]).environment(&|_| None).len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured in each run, and numbers out of a program's own output.
+//! The metrics of each run: built-in ones, and numbers out of a program's own output.
 
 use quell_stats::{MetricKind, MetricRole};
 use regex::bytes::{Regex, RegexBuilder};
@@ -6,20 +6,20 @@ use regex::bytes::{Regex, RegexBuilder};
 use crate::show::units::{bytes, count, time};
 use crate::usage::usage;
 
-/// How a value is written for people.
+/// The unit of a metric, by which its values are written for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum MetricUnit {
     Count,
     Nanoseconds,
     Bytes,
-    /// As the program wrote it.
+    /// The user's own metric, whose unit nobody knows.
     Number,
 }
 
-impl Unit {
-    /// The value with its unit.
-    pub(crate) fn show(self, value: f64) -> String {
-        // Saturates, and a NaN becomes 0: what can't be is shown as something that is.
+impl MetricUnit {
+    /// Writes the value with its unit.
+    pub(crate) fn format_value(self, value: f64) -> String {
+        // The cast saturates, and a NaN becomes 0, so an impossible value is still shown as a number.
         let whole = value.round() as u64;
         match self {
             Self::Count => count(whole),
@@ -34,89 +34,89 @@ impl Unit {
     }
 }
 
-/// One thing that is compared.
+/// One figure of a run that is compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Metric {
     /// Its key in JSON.
     pub(crate) name: String,
     /// Its name in text.
     pub(crate) title: String,
-    pub(crate) unit: Unit,
-    pub(crate) kind: MetricKind,
-    pub(crate) role: MetricRole,
+    pub(crate) unit: MetricUnit,
+    pub(crate) kind: Kind,
+    pub(crate) role: Role,
     pub(crate) higher_is_better: bool,
-    /// Where it is in the output, for a metric of the user's.
+    /// The pattern that finds it in the output, for a metric of the user's.
     pattern: Option<Regex>,
 }
 
-const CPU: &str = "cpu_ns";
-const WALL: &str = "wall_ns";
+const CPU_METRIC: &str = "cpu_ns";
+const WALL_METRIC: &str = "wall_ns";
 
-/// The place of the most memory in [`BUILT_IN`].
-pub(crate) const MAX_RSS: usize = 7;
+/// The index of the maximum memory in [`BUILT_IN`].
+pub(crate) const MAX_RSS_INDEX: usize = 7;
 
-/// What every run has, in the order of [`super::sample::Sample::values`].
-const BUILT_IN: [(&str, &str, Unit, MetricKind, MetricRole); 8] = [
+/// The metrics of every run, in the order of [`super::sample::RunSample::values`].
+const BUILT_IN: [(&str, &str, MetricUnit, Kind, Role); 8] = [
     (
         "shootdowns",
         "shootdowns",
-        Unit::Count,
-        MetricKind::Count,
-        MetricRole::Explains,
+        MetricUnit::Count,
+        Kind::Count,
+        Role::Explains,
     ),
     (
         "victims",
         "victims",
-        Unit::Count,
-        MetricKind::Count,
-        MetricRole::Explains,
+        MetricUnit::Count,
+        Kind::Count,
+        Role::Explains,
     ),
     (
         "wait_ns",
         "wait of culprits",
-        Unit::Nanoseconds,
-        MetricKind::Measure,
-        MetricRole::Explains,
+        MetricUnit::Nanoseconds,
+        Kind::Measure,
+        Role::Explains,
     ),
     (
         "page_faults",
         "page faults",
-        Unit::Count,
-        MetricKind::Count,
-        MetricRole::Explains,
+        MetricUnit::Count,
+        Kind::Count,
+        Role::Explains,
     ),
     (
         "system_ns",
         "system time",
-        Unit::Nanoseconds,
-        MetricKind::Measure,
-        MetricRole::Explains,
+        MetricUnit::Nanoseconds,
+        Kind::Measure,
+        Role::Explains,
     ),
     (
-        CPU,
+        CPU_METRIC,
         "CPU time",
-        Unit::Nanoseconds,
-        MetricKind::Measure,
-        MetricRole::Objective,
+        MetricUnit::Nanoseconds,
+        Kind::Measure,
+        Role::Objective,
     ),
     (
-        WALL,
+        WALL_METRIC,
         "wall time",
-        Unit::Nanoseconds,
-        MetricKind::Measure,
-        MetricRole::Objective,
+        MetricUnit::Nanoseconds,
+        Kind::Measure,
+        Role::Objective,
     ),
     (
         "max_rss",
         "maximum memory",
-        Unit::Bytes,
-        MetricKind::Measure,
-        MetricRole::Cost,
+        MetricUnit::Bytes,
+        Kind::Measure,
+        Role::Cost,
     ),
 ];
 
 /// The metrics of every run, and those that the user asked for by `NAME=REGEX` or `NAME^=REGEX`.
-pub(crate) fn all(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
+pub(crate) fn all_metrics(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
     let built_in = BUILT_IN
         .iter()
         .map(|&(name, title, unit, kind, role)| Metric {
@@ -124,7 +124,7 @@ pub(crate) fn all(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
             title: title.to_owned(),
             unit,
             kind,
-            // a program's own figure is what its user runs it for: the time explains it then
+            // The user runs the program for its own figure, so the time only explains it then.
             role: match role {
                 MetricRole::Objective if !asked.is_empty() => MetricRole::Explains,
                 role => role,
@@ -134,7 +134,7 @@ pub(crate) fn all(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
         });
     let mut metrics: Vec<Metric> = built_in.collect();
     for text in asked {
-        let metric = parse(text)?;
+        let metric = parse_metric(text)?;
         if metrics.iter().any(|m| m.name == metric.name) {
             return Err(usage(format!(
                 "--metric {text}: there is a '{}' already",
@@ -146,7 +146,7 @@ pub(crate) fn all(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
     Ok(metrics)
 }
 
-fn parse(text: &str) -> anyhow::Result<Metric> {
+fn parse_metric(text: &str) -> anyhow::Result<Metric> {
     let bad = |why: &str| usage(format!("--metric {text}: {why}"));
     let (name, pattern) = text
         .split_once('=')
@@ -161,7 +161,7 @@ fn parse(text: &str) -> anyhow::Result<Metric> {
             "the name may have letters, digits, and _ . - in it, and nothing else",
         ));
     }
-    // Each line by itself, as one reads the output.
+    // The pattern is matched line by line, as people read the output.
     let pattern = RegexBuilder::new(pattern)
         .multi_line(true)
         .build()
@@ -182,48 +182,49 @@ fn parse(text: &str) -> anyhow::Result<Metric> {
         } else {
             name.to_owned()
         },
-        unit: Unit::Number,
-        kind: MetricKind::Measure,
-        role: MetricRole::Objective,
+        unit: MetricUnit::Number,
+        kind: Kind::Measure,
+        role: Role::Objective,
         higher_is_better,
         pattern: Some(pattern),
     })
 }
 
-/// What the user wants less of, or more, as one number of a run, for runs that are to be ranked.
+/// The user's objective as one number of a run, by which runs are ranked.
 #[derive(Clone, Copy)]
 pub(crate) struct Objective<'a>(&'a [Metric]);
 
 /// The objective among these metrics: the first that the user named, or the time.
-pub(crate) fn objective(metrics: &[Metric]) -> Objective<'_> {
+pub(crate) fn objective_of(metrics: &[Metric]) -> Objective<'_> {
     Objective(metrics)
 }
 
 impl Objective<'_> {
-    fn named(&self) -> Option<(usize, &Metric)> {
+    fn named_metric(&self) -> Option<(usize, &Metric)> {
         self.0.iter().enumerate().find(|(_, m)| m.is_from_output())
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.named().map_or("time", |(_, metric)| &metric.name)
+        self.named_metric()
+            .map_or("time", |(_, metric)| &metric.name)
     }
 
     pub(crate) fn higher_is_better(&self) -> bool {
-        self.named().is_some_and(|(_, m)| m.higher_is_better)
+        self.named_metric().is_some_and(|(_, m)| m.higher_is_better)
     }
 
-    /// Of the time it is the middle of CPU time and wall time on the scale of ratios, so that a part of either counts the
-    /// same.
-    pub(crate) fn value(&self, values: &[f64]) -> f64 {
+    /// The value of one run. For time it is the geometric mean of CPU time and wall time, so that a change of either by the
+    /// same share counts the same.
+    pub(crate) fn value_of_run(&self, values: &[f64]) -> f64 {
         let value = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
-        if let Some((place, _)) = self.named() {
+        if let Some((place, _)) = self.named_metric() {
             return value(place);
         }
         let of = |name: &str| {
             let place = self.0.iter().position(|m| m.name == name);
             place.map_or(f64::NAN, value)
         };
-        (of(CPU) * of(WALL)).sqrt()
+        (of(CPU_METRIC) * of(WALL_METRIC)).sqrt()
     }
 }
 
@@ -242,8 +243,8 @@ impl Metric {
         }
     }
 
-    /// Its value in an output: the first group of the last match. An error says what is wrong.
-    pub(crate) fn read(&self, output: &[u8]) -> Result<f64, String> {
+    /// Its value in an output: the first group of the last match. An error says why there is none.
+    pub(crate) fn read_value(&self, output: &[u8]) -> Result<f64, String> {
         let Some(pattern) = &self.pattern else {
             return Err(format!("{} is not in the output", self.name));
         };
@@ -271,32 +272,38 @@ impl Metric {
 mod tests {
     use super::*;
 
-    fn read(metric: &str, output: &str) -> Result<f64, String> {
-        parse(metric).unwrap().read(output.as_bytes())
+    fn read_value(metric: &str, output: &str) -> Result<f64, String> {
+        parse_metric(metric).unwrap().read_value(output.as_bytes())
     }
 
     /// Check that the last match counts, on any line, with commas or an exponent in the number.
     #[test]
     fn reads_numbers() {
-        assert_eq!(read("s=([0-9.]+) s", "took 1.5 s\nthen 2.25 s\n"), Ok(2.25));
-        assert_eq!(read("ops^=^ops: (.*)$", "a\nops: 12,345\nb"), Ok(12345.0));
-        assert_eq!(read("x=x=(\\S+)", "x=1e3"), Ok(1000.0));
+        assert_eq!(
+            read_value("s=([0-9.]+) s", "took 1.5 s\nthen 2.25 s\n"),
+            Ok(2.25)
+        );
+        assert_eq!(
+            read_value("ops^=^ops: (.*)$", "a\nops: 12,345\nb"),
+            Ok(12345.0)
+        );
+        assert_eq!(read_value("x=x=(\\S+)", "x=1e3"), Ok(1000.0));
     }
 
     /// Check that no match, no number, and infinity are errors that name the metric.
     #[test]
     fn refuses_output() {
         assert!(
-            read("s=([0-9.]+) s", "")
+            read_value("s=([0-9.]+) s", "")
                 .unwrap_err()
                 .contains("--metric s: '([0-9.]+) s' matches nothing")
         );
         assert!(
-            read("s=(.*)", "fast")
+            read_value("s=(.*)", "fast")
                 .unwrap_err()
                 .contains("'fast' is no number")
         );
-        assert!(read("s=(.*)", "inf").is_err());
+        assert!(read_value("s=(.*)", "inf").is_err());
     }
 
     /// Check that bad metrics are refused in one line each.
@@ -309,7 +316,7 @@ mod tests {
             ("a=x", "no group"),
             ("a=(", "unclosed group"),
         ] {
-            let err = parse(text).unwrap_err();
+            let err = parse_metric(text).unwrap_err();
             let line = err.to_string();
             assert!(
                 err.is::<crate::usage::Usage>() && line.contains(why),
@@ -318,24 +325,29 @@ mod tests {
             assert!(!line.contains('\n'), "{line}");
         }
         let twice = ["a=(.)".to_owned(), "a=(.)".to_owned()];
-        assert!(all(&twice).unwrap_err().to_string().contains("already"));
-        assert!(all(&["wall_ns=(.)".to_owned()]).is_err());
-        assert_eq!(all(&[]).unwrap().len(), 8);
+        assert!(
+            all_metrics(&twice)
+                .unwrap_err()
+                .to_string()
+                .contains("already")
+        );
+        assert!(all_metrics(&["wall_ns=(.)".to_owned()]).is_err());
+        assert_eq!(all_metrics(&[]).unwrap().len(), 8);
     }
 
     /// Check that the objective is CPU time and wall time alike, or the figure that was named, and which way it is to go.
     #[test]
     fn objectives() {
-        let time = all(&[]).unwrap();
+        let time = all_metrics(&[]).unwrap();
         let run = [1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0];
-        assert_eq!(objective(&time).name(), "time");
-        assert!((objective(&time).value(&run) - 6e9).abs() < 1.0);
-        assert!(!objective(&time).higher_is_better());
-        let named = all(&["ops^=(.)".to_owned()]).unwrap();
+        assert_eq!(objective_of(&time).name(), "time");
+        assert!((objective_of(&time).value_of_run(&run) - 6e9).abs() < 1.0);
+        assert!(!objective_of(&time).higher_is_better());
+        let named = all_metrics(&["ops^=(.)".to_owned()]).unwrap();
         let run = [1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0, 77.0];
-        assert_eq!(objective(&named).name(), "ops");
-        assert!((objective(&named).value(&run) - 77.0).abs() < f64::EPSILON);
-        assert!(objective(&named).higher_is_better());
+        assert_eq!(objective_of(&named).name(), "ops");
+        assert!((objective_of(&named).value_of_run(&run) - 77.0).abs() < f64::EPSILON);
+        assert!(objective_of(&named).higher_is_better());
         let roles = |metrics: &[Metric]| {
             let of = metrics.iter().filter(|m| m.role == MetricRole::Objective);
             of.map(|m| m.name.clone()).collect::<Vec<_>>()
@@ -347,17 +359,20 @@ mod tests {
     /// Check that the most memory is where it is looked for.
     #[test]
     fn place_of_memory() {
-        assert_eq!(BUILT_IN[MAX_RSS].0, "max_rss");
+        assert_eq!(BUILT_IN[MAX_RSS_INDEX].0, "max_rss");
     }
 
     /// Check that values read well in each unit.
     #[test]
     fn units() {
-        assert_eq!(Unit::Count.show(1234.0), "1,234");
-        assert_eq!(Unit::Nanoseconds.show(12_300_000.0), "12.3 ms");
-        assert_eq!(Unit::Bytes.show(650e6), "650 MB");
-        assert_eq!(Unit::Number.show(2.5), "2.5");
-        assert_eq!(Unit::Number.show(12345.6), "12,346");
-        assert_eq!(Unit::Number.show(0.0), "0");
+        assert_eq!(MetricUnit::Count.format_value(1234.0), "1,234");
+        assert_eq!(
+            MetricUnit::Nanoseconds.format_value(12_300_000.0),
+            "12.3 ms"
+        );
+        assert_eq!(MetricUnit::Bytes.format_value(650e6), "650 MB");
+        assert_eq!(MetricUnit::Number.format_value(2.5), "2.5");
+        assert_eq!(MetricUnit::Number.format_value(12345.6), "12,346");
+        assert_eq!(MetricUnit::Number.format_value(0.0), "0");
     }
 }

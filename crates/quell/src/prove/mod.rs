@@ -1,12 +1,12 @@
-//! What `quell prove` does: observe, plan, run in pairs, judge, say.
+//! The work of `quell prove`: observe, plan, run in pairs, judge, report.
 //!
 //! ```text
-//!        ┌───── what is left to try ────────────────┐
-//!        ↓                                          │
-//! sample::observe ─> quell_remedy::choose_remedies ─> search::Search ─> pairs::Runs ─> proof::judge ─> text, json
-//!        │                                   what wins time       │     ↑ what is left of the plan
-//!        │                                   a run with it failed └> mend::mend, by blame::find
-//!        └──── job::run, watched by watch::Watcher
+//!            ┌──── further changes to try ────┐
+//!            ↓                                │
+//! run_observed ─> quell_remedy::choose ─> PlanSearch ─> PairRunner ─> judge_metrics ─> text, json
+//!            │                              winners        │    ↑ rest of the plan
+//!            │                     a run with it failed    └> mend_plan, by find_blame
+//!            └──── job::Job::run, watched by a RunWatcher
 //! ```
 
 mod blame;
@@ -18,6 +18,7 @@ pub(crate) mod left_out;
 mod limits;
 mod measure;
 mod memory;
+mod memory_shortage;
 mod mend;
 mod metric;
 mod pairs;
@@ -25,9 +26,8 @@ mod progress;
 mod proof;
 mod sample;
 mod search;
-mod short;
 mod spent;
-pub(crate) mod temp;
+pub(crate) mod temp_dir;
 mod text;
 mod tried;
 mod watch;
@@ -48,46 +48,46 @@ use crate::target::seconds;
 use crate::usage::usage;
 
 use chosen::Chosen;
-pub(crate) use job::{Job, Load};
-pub(crate) use json::json;
+pub(crate) use job::{Job, ServerLoad};
+pub(crate) use json::proof_json;
 use left_out::LeftOut;
-use pairs::{Asked, Pairs, Ran, Runs};
-use progress::Progress;
+use pairs::{PairRunner, Pairs, PairsOutcome, ProofTask};
+use progress::RunProgress;
 pub(crate) use proof::Proof;
-pub(crate) use text::text;
+pub(crate) use text::proof_text;
 
-/// More pairs than anyone waits for.
-const MOST_PAIRS: usize = 10_000;
+/// Nobody would wait for more pairs.
+const MAX_PAIRS: usize = 10_000;
 
-/// What was proved, and the signal that cut it short, if one did.
-pub(crate) struct Outcome {
+/// The proof, and the signal that cut it short, if one did.
+pub(crate) struct ProveOutcome {
     pub(crate) proof: Proof,
     pub(crate) interrupted: Option<i32>,
 }
 
-/// Does all of it, but for printing.
-pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
+/// Runs the whole proof; printing is the caller's.
+pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
     let began = Instant::now();
-    let metrics = metric::all(&args.metric)?;
+    let metrics = metric::all_metrics(&args.metric)?;
     let timeout = seconds("--timeout", args.timeout)?;
-    if let Some(pairs) = args.pairs.filter(|n| *n == 0 || *n > MOST_PAIRS) {
+    if let Some(pairs) = args.pairs.filter(|n| *n == 0 || *n > MAX_PAIRS) {
         return Err(usage(format!(
-            "--pairs {pairs}: give a number from 1 to {MOST_PAIRS}"
+            "--pairs {pairs}: give a number from 1 to {MAX_PAIRS}"
         )));
     }
     let looks = args.pairs.map_or_else(Looks::while_open, Looks::once);
-    let limits = chosen::limits(args, &looks, began)?;
+    let limits = chosen::read_limits(args, &looks, began)?;
     let given = args.plan.as_deref().map(plan::read_plan).transpose()?;
-    // Whether it can be written is known before hours of runs, and what is written after them.
+    // The file is checked before hours of runs, and written after them.
     let save = args.save.as_deref().map(|path| Replace::new(Some(path)));
     let save = save.transpose()?;
     launch::check(&args.command)?;
     launch::signals::install()?;
-    // One that is observed or a warm-up, one to warm up with the plan, the pairs, and a pair for the account.
-    let progress = Progress::new(4 + 2 * looks.first());
+    // An observed run or a warm-up, a warm-up with the plan, the pairs, and a pair for the account.
+    let progress = RunProgress::new(4 + 2 * looks.first());
     let job = Job {
         argv: &args.command,
-        load: load(args),
+        load: server_load(args),
         timeout,
         longest_plain: Cell::new(None),
         runs: Cell::new(0),
@@ -99,12 +99,12 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             "with fewer than {MIN_PAIRS} pairs nothing can be claimed, whatever changes"
         ));
     }
-    // Chance decides the orders; printed, so that it can be told again. Of 32 bits, which any JSON reader
-    // holds exactly.
+    // The seed decides the orders of the pairs, and is printed so that a proof can be repeated. It has 32 bits, which any
+    // JSON reader holds exactly.
     let seed = RandomState::new().hash_one(std::process::id()) >> 32;
     let chosen = match given {
-        Some(plan) => Chosen::given(plan, &job),
-        None => chosen::choose(&job, &metrics, args, limits, seed)?,
+        Some(plan) => Chosen::of_given_plan(plan, &job),
+        None => chosen::choose_plan(&job, &metrics, args, limits, seed)?,
     };
     let Chosen {
         mut plan,
@@ -117,7 +117,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         interrupted,
         mut nothing,
     } = chosen;
-    if let Some(note) = evidence::not_loaded(&args.command, &mend::environment(&plan)?) {
+    if let Some(note) = evidence::not_loaded(&args.command, &mend::environment_of(&plan)?) {
         progress.say(&note);
     }
     let mut ran = Pairs {
@@ -130,7 +130,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
             nothing = Some(proof::why_nothing(&plan, evidence, account.as_ref()));
         }
         _ => {
-            let asked = Asked {
+            let asked = ProofTask {
                 job: &job,
                 metrics: &metrics,
                 looks: &looks,
@@ -146,7 +146,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
     if let (Some(save), Some(path)) = (save, &args.save) {
         plan::write_plan(&plan, save, path)?;
     }
-    let environment = mend::environment(&plan)?;
+    let environment = mend::environment_of(&plan)?;
     let pairs = ran.pairs;
     if ran.interrupted.is_some() && interrupted.is_none() {
         let note = format!("interrupted after {} of {} pairs", pairs.len(), ran.asked);
@@ -161,7 +161,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         notes.push(note.to_owned());
     }
     notes.extend(ran.notes);
-    let (metrics, overall) = proof::judge(&metrics, &pairs, &looks, seed);
+    let (metrics, overall) = proof::judge_metrics(&metrics, &pairs, &looks, seed);
     let words = args.command.iter();
     let proof = Proof {
         command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
@@ -180,50 +180,51 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<Outcome> {
         nothing,
         notes,
     };
-    Ok(Outcome {
+    Ok(ProveOutcome {
         proof,
         interrupted: ran.interrupted,
     })
 }
 
-/// Runs the pairs; where the plan breaks the program, again with what is left of it, until that works or nothing is left.
+/// Runs the pairs. Where the plan breaks the program, they are run again with the rest of it, until that works or nothing
+/// is left.
 fn run_what_works(
-    asked: &Asked<'_>,
+    asked: &ProofTask<'_>,
     plan: &mut Plan,
     left_out: &mut Vec<LeftOut>,
 ) -> anyhow::Result<Pairs> {
-    // An empty plan that the user gave is run, to see what chance does; of one that was emptied there is nothing to see.
+    // An empty plan that the user gave is run, to show the effect of chance; one that was emptied here is not.
     while !plan.remedies.is_empty() || left_out.is_empty() {
-        let environment = mend::environment(plan)?;
-        let runs = Runs {
+        let environment = mend::environment_of(plan)?;
+        let runs = PairRunner {
             asked,
             plan,
             environment: &environment,
         };
-        let tried = runs.run().and_then(|ran| {
+        let tried = runs.run_pairs().and_then(|ran| {
             Ok(match ran {
-                Ran::Pairs(pairs) => Some(pairs),
-                Ran::Broke(broke) => {
-                    left_out.extend(mend::mend(asked.job, asked.metrics, plan, &broke)?);
+                PairsOutcome::Pairs(pairs) => Some(pairs),
+                PairsOutcome::BrokenPlan(broke) => {
+                    left_out.extend(mend::mend_plan(asked.job, asked.metrics, plan, &broke)?);
                     None
                 }
             })
         });
         match tried {
             Ok(Some(pairs)) => return Ok(pairs),
-            // The pairs are made anew: what was run with more in the plan says nothing of the rest.
+            // The pairs are made anew: runs with more in the plan say nothing about the rest.
             Ok(None) => asked.job.progress.more_runs(3 + 2 * asked.looks.first()),
-            Err(err) => return Err(after(left_out, err)),
+            Err(err) => return Err(with_earlier_blame(left_out, err)),
         }
     }
     Ok(Pairs::default())
 }
 
-/// A failure, with what had been blamed for one before: it may have been blamed wrongly.
-fn after(left_out: &[LeftOut], err: anyhow::Error) -> anyhow::Error {
+/// Adds the remedies that were blamed before to a failure: the blame may have been wrong.
+fn with_earlier_blame(left_out: &[LeftOut], err: anyhow::Error) -> anyhow::Error {
     let blamed = left_out.iter().filter(|l| l.with.runs > 0);
     let names: Vec<&str> = blamed.map(|l| l.planned.remedy.as_str()).collect();
-    match err.downcast::<failed::Failed>() {
+    match err.downcast::<failed::FailedRun>() {
         Ok(mut failed) if !names.is_empty() => {
             let names = names.join(", ");
             failed.line.push_str(&format!(
@@ -236,10 +237,10 @@ fn after(left_out: &[LeftOut], err: anyhow::Error) -> anyhow::Error {
     }
 }
 
-fn load(args: &ProveArgs) -> Option<Load> {
-    // clap sees to it that both are there or none.
+fn server_load(args: &ProveArgs) -> Option<ServerLoad> {
+    // clap requires both options or none.
     args.load
         .clone()
         .zip(args.ready)
-        .map(|(command, port)| Load { command, port })
+        .map(|(command, port)| ServerLoad { command, port })
 }

@@ -5,110 +5,110 @@ use std::time::{Duration, Instant};
 use quell_remedy::Plan;
 use quell_stats::{Looks, MetricRole, PairOrder, Rules, is_gain_open};
 
-use super::failed::{BadEnd, Failed, Interrupted};
+use super::failed::{BadEnd, FailedRun, Interrupted};
 use super::job::Job;
-use super::limits::Limits;
+use super::limits::ProofLimits;
 use super::measure;
+use super::memory_shortage::MemoryShortage;
 use super::metric::Metric;
 use super::proof;
-use super::sample::Sample;
-use super::short::Short;
-use super::spent::Spent;
+use super::sample::RunSample;
+use super::spent::PairAccounts;
 use crate::launch::Setup;
 use crate::plan::{self, Environment};
 use crate::show::units::time;
 
-/// Of runs that shoot more often than is timed.
-const ESTIMATED: &str = "of more than 15,000 shootdowns per second on a CPU only some are timed: the wait is estimated from those; shootdowns and victims are all counted";
+/// The note for runs with more shootdowns than are timed.
+const ESTIMATED_WAIT_NOTE: &str = "of more than 15,000 shootdowns per second on a CPU only some are timed: the wait is estimated from those; shootdowns and victims are all counted";
 
-/// What came out of the runs.
-pub(super) enum Ran {
+/// The result of the runs.
+pub(super) enum PairsOutcome {
     Pairs(Pairs),
     /// A run with the plan failed.
-    Broke(Broke),
+    BrokenPlan(BrokenPlan),
 }
 
 #[derive(Default)]
 pub(super) struct Pairs {
-    pub(super) pairs: Vec<(Sample, Sample)>,
-    /// How many were to be made.
+    pub(super) pairs: Vec<(RunSample, RunSample)>,
+    /// The number of pairs that were intended.
     pub(super) asked: usize,
-    /// Where the time of one more pair went.
-    pub(super) spent: Option<Box<Spent>>,
+    /// The accounts of one more pair.
+    pub(super) spent: Option<Box<PairAccounts>>,
     pub(super) notes: Vec<String>,
     pub(super) interrupted: Option<i32>,
 }
 
 /// A plan whose run failed.
-pub(super) struct Broke {
-    /// So many runs with the plan had worked before.
+pub(super) struct BrokenPlan {
+    /// The number of runs with the plan that worked before.
     pub(super) worked: usize,
     pub(super) end: BadEnd,
     /// The run that failed, in words.
     pub(super) when: String,
 }
 
-/// What is to be proved with any plan.
-pub(super) struct Asked<'a> {
+/// The job of a proof, the same for whichever plan is left.
+pub(super) struct ProofTask<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) metrics: &'a [Metric],
-    /// After how many pairs to look.
+    /// The numbers of pairs after which to judge.
     pub(super) looks: &'a Looks,
-    pub(super) limits: Limits,
-    /// For the orders of the pairs.
+    pub(super) limits: ProofLimits,
+    /// It decides the orders of the pairs.
     pub(super) seed: u64,
 }
 
-/// What to run.
-pub(super) struct Runs<'a> {
-    pub(super) asked: &'a Asked<'a>,
+/// Runs the pairs of one plan.
+pub(super) struct PairRunner<'a> {
+    pub(super) asked: &'a ProofTask<'a>,
     pub(super) plan: &'a Plan,
     pub(super) environment: &'a Environment,
 }
 
-impl Runs<'_> {
-    /// The warm-up and the pairs. An interrupt ends them, and what is there is kept.
+impl PairRunner<'_> {
+    /// Makes the warm-up and the pairs. An interrupt ends them, and the pairs so far are kept.
     ///
     /// # Errors
     ///
     /// A run without the plan failed, or something around the runs did.
-    pub(super) fn run(&self) -> anyhow::Result<Ran> {
+    pub(super) fn run_pairs(&self) -> anyhow::Result<PairsOutcome> {
         let setup = plan::setup_of(self.environment, self.plan);
         let mut with_plan = WithPlan {
             runs: self,
             setup: &setup,
-            short: Short::of(self.environment),
+            short: MemoryShortage::of_environment(self.environment),
             worked: 0,
             broke: None,
         };
         let mut ran = Pairs::default();
         let done = self.run_into(&mut ran, &mut with_plan);
         if let Some(broke) = with_plan.broke {
-            return Ok(Ran::Broke(broke));
+            return Ok(PairsOutcome::BrokenPlan(broke));
         }
-        ran.notes.extend(with_plan.short.note());
+        ran.notes.extend(with_plan.short.shortage_note());
         if ran.pairs.iter().any(|(a, b)| a.estimated || b.estimated) {
-            ran.notes.push(ESTIMATED.to_owned());
+            ran.notes.push(ESTIMATED_WAIT_NOTE.to_owned());
         }
         match done {
-            // What a few pairs say is said; without any there is nothing to say.
+            // A few pairs are reported; without any there is nothing to report.
             Err(err) if err.is::<Interrupted>() && !ran.pairs.is_empty() => {
                 ran.interrupted = err.downcast_ref::<Interrupted>().map(|i| i.0);
-                Ok(Ran::Pairs(ran))
+                Ok(PairsOutcome::Pairs(ran))
             }
             Err(err) => Err(err),
-            Ok(()) => Ok(Ran::Pairs(ran)),
+            Ok(()) => Ok(PairsOutcome::Pairs(ran)),
         }
     }
 
     fn run_into(&self, ran: &mut Pairs, with_plan: &mut WithPlan<'_>) -> anyhow::Result<()> {
-        let Asked { job, looks, .. } = *self.asked;
+        let ProofTask { job, looks, .. } = *self.asked;
         if job.longest_plain.get().is_none() && with_plan.setup != Setup::NONE {
-            // Of a plan that is given: what the program does by itself is known before anything is blamed on the plan.
-            job.progress.line("warming up, without the plan");
+            // For a plan that the user gave: a failure of the program by itself must show before the plan is blamed for one.
+            job.progress.log_line("warming up, without the plan");
             self.without_plan("the warm-up, without the plan")?;
         }
-        job.progress.line("warming up, with the plan");
+        job.progress.log_line("warming up, with the plan");
         let warm = with_plan.measure("the warm-up, with the plan")?;
         for complaint in warm.complaints {
             let note = format!("the program refuses a setting: {complaint}");
@@ -138,23 +138,23 @@ impl Runs<'_> {
                     (self.without_plan(&without)?, after)
                 }
             };
-            job.progress.line(&format!(
+            job.progress.log_line(&format!(
                 "pair {number} of {asked}: {}",
                 in_a_line(self.asked.metrics, &before, &after)
             ));
             ran.pairs.push((before, after));
         }
-        // Against itself there is nothing to tell.
+        // An empty plan is the program against itself, which has no account to compare.
         if with_plan.setup != Setup::NONE {
-            ran.spent = self.spend(with_plan)?;
+            ran.spent = self.spend_pair(with_plan)?;
         }
         Ok(())
     }
 
-    /// How many pairs there should be at the next look, where those that are there promise a gain and don't settle it, and a run takes
-    /// so long; none where that is settled, or nothing is left for more.
+    /// The number of pairs at the next look, where the pairs so far promise a gain without settling it, and a run takes `run`;
+    /// none where the gain is settled, or no time is left for more.
     fn next_look(&self, ran: &mut Pairs, run: Duration) -> Option<usize> {
-        let Asked {
+        let ProofTask {
             job,
             metrics,
             looks,
@@ -162,11 +162,9 @@ impl Runs<'_> {
             seed,
         } = *self.asked;
         let made = ran.pairs.len();
-        let next = looks.next_after(made)?;
-        let (judged, _) = proof::judge(metrics, &ran.pairs, looks, seed);
-        let objectives = judged
-            .iter()
-            .filter(|j| j.metric.role == MetricRole::Objective);
+        let next = looks.next(made)?;
+        let (judged, _) = proof::judge_metrics(metrics, &ran.pairs, looks, seed);
+        let objectives = judged.iter().filter(|j| j.metric.role == Role::Objective);
         let objectives: Vec<_> = objectives
             .map(|j| (&j.comparison, j.metric.higher_is_better))
             .collect();
@@ -175,7 +173,7 @@ impl Runs<'_> {
         }
         let more = 2 * (next - made);
         let about = run.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX));
-        // the pair for the account comes after them
+        // The pair for the account comes after them.
         if !limits.allow_more(job.runs.get(), more + 2, run, Instant::now()) {
             let note = format!(
                 "{made} pairs promise a gain and don't settle it, and {} more are not allowed: --pairs {next} makes them",
@@ -194,13 +192,16 @@ impl Runs<'_> {
         Some(next)
     }
 
-    /// One more pair, for the account. What the account costs depends on what a program does, so that it would move the
-    /// figures of the pairs; and the observed run is no match, for it found the caches as they were.
-    fn spend(&self, with_plan: &mut WithPlan<'_>) -> anyhow::Result<Option<Box<Spent>>> {
+    /// Makes one more pair, for the account. The cost of the account depends on the program's behaviour, so it would move the
+    /// figures of the pairs. The observed run can't stand for one side, because it began with cold caches.
+    fn spend_pair(
+        &self,
+        with_plan: &mut WithPlan<'_>,
+    ) -> anyhow::Result<Option<Box<PairAccounts>>> {
         let job = self.asked.job;
         job.progress
-            .line("one more run without and with the plan, for the account of the time");
-        let before = measure::spend(
+            .log_line("one more run without and with the plan, for the account of the time");
+        let before = measure::run_for_account(
             job,
             Setup::NONE,
             "the run for the account, without the plan",
@@ -209,44 +210,47 @@ impl Runs<'_> {
             return Ok(None);
         };
         let when = "the run for the account, with the plan";
-        let after = with_plan.run(when, |setup| measure::spend(job, setup, when))?;
-        Ok(after.map(|after| Box::new(Spent { before, after })))
+        let after =
+            with_plan.run_pairs(when, |setup| measure::run_for_account(job, setup, when))?;
+        Ok(after.map(|after| Box::new(PairAccounts { before, after })))
     }
 
-    fn without_plan(&self, when: &str) -> anyhow::Result<Sample> {
-        measure::measure(self.asked.job, Setup::NONE, self.asked.metrics, when)
+    fn without_plan(&self, when: &str) -> anyhow::Result<RunSample> {
+        measure::run_counted(self.asked.job, Setup::NONE, self.asked.metrics, when)
     }
 }
 
-/// Runs with the plan, and what becomes of them.
+/// The runs with the plan, and their outcome so far.
 struct WithPlan<'a> {
-    runs: &'a Runs<'a>,
+    runs: &'a PairRunner<'a>,
     setup: &'a Setup,
-    short: Short,
+    short: MemoryShortage,
     worked: usize,
-    broke: Option<Broke>,
+    broke: Option<BrokenPlan>,
 }
 
 impl WithPlan<'_> {
-    fn measure(&mut self, when: &str) -> anyhow::Result<Sample> {
-        let Asked { job, metrics, .. } = *self.runs.asked;
-        self.run(when, |setup| measure::measure(job, setup, metrics, when))
+    fn measure(&mut self, when: &str) -> anyhow::Result<RunSample> {
+        let ProofTask { job, metrics, .. } = *self.runs.asked;
+        self.run_pairs(when, |setup| {
+            measure::run_counted(job, setup, metrics, when)
+        })
     }
 
-    /// One run, however it is watched: where it fails the plan is to blame.
-    fn run<T>(
+    /// Makes one run, however it is watched. If it fails, the plan is to blame.
+    fn run_pairs<T>(
         &mut self,
         when: &str,
         run: impl FnOnce(&Setup) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let setup = self.setup;
-        let measured = self.short.during(|| run(setup));
+        let measured = self.short.watch_run(|| run(setup));
         match &measured {
             Ok(_) => self.worked += 1,
             Err(err) => {
-                let end = err.downcast_ref::<Failed>().and_then(|f| f.end.clone());
+                let end = err.downcast_ref::<FailedRun>().and_then(|f| f.end.clone());
                 // A plan that changes nothing breaks nothing.
-                self.broke = end.filter(|_| setup != Setup::NONE).map(|end| Broke {
+                self.broke = end.filter(|_| setup != Setup::NONE).map(|end| BrokenPlan {
                     worked: self.worked,
                     end,
                     when: when.to_owned(),
@@ -257,8 +261,8 @@ impl WithPlan<'_> {
     }
 }
 
-/// A pair, for a log: shootdowns, faults and the time.
-fn in_a_line(metrics: &[Metric], before: &Sample, after: &Sample) -> String {
+/// One pair as a line of a log: shootdowns, faults and the time.
+fn in_a_line(metrics: &[Metric], before: &RunSample, after: &RunSample) -> String {
     let shown = metrics.iter().zip(before.values.iter().zip(&after.values));
     let shown = shown.filter(|(m, _)| {
         ["shootdowns", "page_faults", "wall_ns"].contains(&m.name.as_str()) || m.is_from_output()
@@ -268,8 +272,8 @@ fn in_a_line(metrics: &[Metric], before: &Sample, after: &Sample) -> String {
             format!(
                 "{} {} to {}",
                 m.name_in_text(),
-                m.unit.show(*b),
-                m.unit.show(*a)
+                m.unit.format_value(*b),
+                m.unit.format_value(*a)
             )
         })
         .collect();

@@ -1,4 +1,4 @@
-//! What prove is doing, on standard error: one line that changes on a terminal, one line a pair elsewhere.
+//! The progress of prove on standard error: one line that changes on a terminal, one line for each pair elsewhere.
 
 use std::cell::RefCell;
 use std::io::IsTerminal as _;
@@ -6,15 +6,15 @@ use std::io::IsTerminal as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// The progress of a number of runs.
-pub(crate) struct Progress {
-    /// Nothing where standard error is no terminal.
+pub(crate) struct RunProgress {
+    /// None where standard error is no terminal.
     bar: Option<ProgressBar>,
-    /// What was seen of that which is being tried.
+    /// The standing of the race under way.
     so_far: RefCell<String>,
 }
 
-impl Progress {
-    /// Of so many runs in all.
+impl RunProgress {
+    /// Starts with a number of runs.
     pub(crate) fn new(runs: usize) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self {
@@ -36,30 +36,30 @@ impl Progress {
         }
     }
 
-    /// There are more to come than was known.
+    /// Adds runs that were not planned before.
     pub(crate) fn more_runs(&self, more: usize) {
         if let Some(bar) = &self.bar {
             bar.inc_length(u64::try_from(more).unwrap_or(0));
         }
     }
 
-    /// There are fewer to come: something was decided early.
+    /// Takes runs away that an early decision made needless.
     pub(crate) fn fewer_runs(&self, fewer: usize) {
         if let Some(bar) = &self.bar {
             bar.dec_length(u64::try_from(fewer).unwrap_or(0));
         }
     }
 
-    /// What was seen of that which is being tried; nothing once that is over.
+    /// Sets the standing of the race under way; empty once it is over.
     pub(crate) fn so_far(&self, text: String) {
         if !text.is_empty() {
-            self.line(&format!("so far: {text}"));
+            self.log_line(&format!("so far: {text}"));
         }
         self.so_far.replace(text);
     }
 
-    /// A run begins.
-    pub(crate) fn begin(&self, what: &str) {
+    /// Notes that a run begins.
+    pub(crate) fn begin_run(&self, what: &str) {
         if let Some(bar) = &self.bar {
             let so_far = self.so_far.borrow();
             bar.set_message(if so_far.is_empty() {
@@ -71,22 +71,22 @@ impl Progress {
         }
     }
 
-    /// It goes on: moves the clock on. No thread does that, to leave the machine to the program.
+    /// Moves the clock of the line on. No thread does that, to leave the machine to the program.
     pub(crate) fn tick(&self) {
         if let Some(bar) = &self.bar {
             bar.tick();
         }
     }
 
-    /// A run is done.
-    pub(crate) fn done(&self) {
+    /// Notes that a run is done.
+    pub(crate) fn end_run(&self) {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
     }
 
     /// A line for logs and pipes, where there is no terminal to draw on.
-    pub(crate) fn line(&self, text: &str) {
+    pub(crate) fn log_line(&self, text: &str) {
         if self.bar.is_none() {
             say!("quell: {text}");
         }
@@ -102,7 +102,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for RunProgress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

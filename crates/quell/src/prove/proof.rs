@@ -1,4 +1,4 @@
-//! The proof: what was run, what came out, and the words for it.
+//! The proof: the runs, the judgement of each metric, and the words for it.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use quell_stats::{
 
 use super::left_out::LeftOut;
 use super::metric::Metric;
-use super::sample::Sample;
-use super::spent::Spent;
-use super::tried::Tried;
+use super::sample::RunSample;
+use super::spent::PairAccounts;
+use super::tried::TriedChange;
 use crate::show::account::is_nothing_to_win;
 use crate::show::units::{percent, plural};
 
-/// One metric and what the pairs say about it.
-pub(crate) struct Judged {
+/// One metric and its comparison over the pairs.
+pub(crate) struct JudgedMetric {
     pub(crate) metric: Metric,
     pub(crate) comparison: Comparison,
 }
@@ -27,38 +27,38 @@ pub(crate) struct Judged {
 /// Everything that is reported.
 pub(crate) struct Proof {
     pub(crate) command: Vec<String>,
-    /// Pairs that were run; fewer than were asked for after an interrupt.
+    /// The number of pairs that were run; fewer than intended after an interrupt.
     pub(crate) pairs: usize,
-    /// What chance decided by: the orders of the pairs.
+    /// The seed that decided the orders of the pairs.
     pub(crate) seed: u64,
     pub(crate) plan: Plan,
-    /// What the plan had besides, and the program does not bear.
+    /// Remedies of the plan that broke the program.
     pub(crate) left_out: Vec<LeftOut>,
-    /// What the plan sets, with the user's own settings kept.
+    /// The variables that the plan sets, with the user's own settings kept.
     pub(crate) environment: BTreeMap<String, String>,
-    /// What the observed run showed, if there was one.
+    /// The evidence of the observed run, if there was one.
     pub(crate) observed: Option<Evidence>,
-    /// Where the time of the observed run went.
+    /// The account of the observed run.
     pub(crate) account: Option<AccountSummary>,
-    /// What no setting reaches, by the observed run.
+    /// Advice for costs that no setting reaches, by the observed run.
     pub(crate) advice: Vec<Advised>,
-    /// What was tried before, by running.
-    pub(crate) tried: Vec<Tried>,
-    /// Where the time of one run without and one with the plan went.
-    pub(crate) spent: Option<Box<Spent>>,
-    pub(crate) metrics: Vec<Judged>,
+    /// The changes that were tried by runs before.
+    pub(crate) tried: Vec<TriedChange>,
+    /// The accounts of one run without and one with the plan.
+    pub(crate) spent: Option<Box<PairAccounts>>,
+    pub(crate) metrics: Vec<JudgedMetric>,
     pub(crate) overall: Overall,
     /// Why no pairs were run, if none were.
     pub(crate) nothing: Option<String>,
-    /// What else the user should know.
+    /// Further notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
 impl Proof {
-    /// The share of the shootdowns that the plan stopped, by the medians within pairs: less than nothing where
-    /// there were more. None where no pairs were run, or where there were none to stop.
+    /// The share of the shootdowns that the plan stopped, by the medians within pairs; negative where there were more. None
+    /// where no pairs were run, or where there were none to stop.
     pub(crate) fn measured_stop(&self) -> Option<f64> {
-        let c = self.shootdowns()?;
+        let c = self.shootdown_comparison()?;
         let usable = !matches!(c.reason, Some(Reason::Unusable { .. }));
         (usable && c.ratio.is_finite() && c.median_before > 0.0)
             .then(|| ((1.0 - c.ratio) * 1000.0).round() / 1000.0)
@@ -67,60 +67,59 @@ impl Proof {
     /// Whether pairs were run, and without the plan they had no shootdowns that it could have stopped, whatever the
     /// observed run had.
     pub(crate) fn nothing_to_measure(&self) -> bool {
-        self.shootdowns()
+        self.shootdown_comparison()
             .is_some_and(|c| !c.before.is_empty() && c.median_before == 0.0)
     }
 
     /// The metric that the verdict rests on: an objective with this verdict, or else the first.
-    pub(crate) fn objective(&self) -> Option<&Judged> {
-        let carries = |j: &&Judged| j.comparison.verdict == self.overall.verdict;
-        let mut all = self.with_role(MetricRole::Objective);
+    pub(crate) fn deciding_metric(&self) -> Option<&JudgedMetric> {
+        let carries = |j: &&JudgedMetric| j.comparison.verdict == self.overall.verdict;
+        let mut all = self.with_role(Role::Objective);
         all.find(carries)
             .or_else(|| self.with_role(MetricRole::Objective).next())
     }
 
     /// The metrics of a role.
-    pub(crate) fn with_role(&self, role: MetricRole) -> impl Iterator<Item = &Judged> {
+    pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &JudgedMetric> {
         let judged = self.metrics.iter();
         judged.filter(move |j| j.metric.role == role)
     }
 
     /// The role of the metric with this name.
-    pub(crate) fn role(&self, name: &str) -> Option<MetricRole> {
+    pub(crate) fn role_of(&self, name: &str) -> Option<Role> {
         let judged = self.metrics.iter().find(|j| j.metric.name == name)?;
         Some(judged.metric.role)
     }
 
     /// Whether something that explains got better, and no objective did.
     pub(crate) fn is_no_faster(&self) -> bool {
-        let is_better = |j: &Judged| j.comparison.verdict == Verdict::Better;
-        self.overall.verdict == Verdict::NoEvidence
-            && self.with_role(MetricRole::Explains).any(is_better)
+        let is_better = |j: &JudgedMetric| j.comparison.verdict == Verdict::Better;
+        self.overall.verdict == Verdict::NoEvidence && self.with_role(Role::Explains).any(is_better)
     }
 
-    fn shootdowns(&self) -> Option<&Comparison> {
+    fn shootdown_comparison(&self) -> Option<&Comparison> {
         let judged = self.metrics.iter();
         let mut shootdowns = judged.filter(|j| j.metric.name == "shootdowns");
         shootdowns.next().map(|j| &j.comparison)
     }
 }
 
-impl Judged {
+impl JudgedMetric {
     /// Why there is no evidence, where there is none.
-    pub(crate) fn reason(&self) -> Option<String> {
+    pub(crate) fn why_no_evidence(&self) -> Option<String> {
         let c = &self.comparison;
         if c.before.is_empty() {
             return Some("no pairs were run".to_owned());
         }
         Some(match c.reason? {
-            // Thousands are not few: it is their difference that is.
+            // The reason speaks of few counts. Thousands are not few, only their difference is small.
             Reason::TooFewCounts { before, after }
                 if c.median_before.max(c.median_after) >= MIN_COUNTS =>
             {
                 format!(
                     "{} before and {} after in all runs together, which is no more apart than chance brings",
-                    self.metric.unit.show(before),
-                    self.metric.unit.show(after)
+                    self.metric.unit.format_value(before),
+                    self.metric.unit.format_value(after)
                 )
             }
             reason => reason.to_string(),
@@ -129,22 +128,23 @@ impl Judged {
 }
 
 /// Judges every metric over the pairs of runs, without and with the plan.
-pub(crate) fn judge(
+pub(crate) fn judge_metrics(
     metrics: &[Metric],
-    pairs: &[(Sample, Sample)],
+    pairs: &[(RunSample, RunSample)],
     looks: &Looks,
     seed: u64,
-) -> (Vec<Judged>, Overall) {
-    let judged: Vec<Judged> = metrics
+) -> (Vec<JudgedMetric>, Overall) {
+    let judged: Vec<JudgedMetric> = metrics
         .iter()
         .enumerate()
         .map(|(index, metric)| {
-            let value = |s: &Sample| s.values.get(index).copied().unwrap_or(f64::NAN);
-            let values: Vec<RunPair> = pairs
+            let value = |s: &RunSample| s.values.get(index).copied().unwrap_or(f64::NAN);
+            let values: Vec<Pair> = pairs
                 .iter()
                 .map(|(b, a)| RunPair::new(value(b), value(a)))
                 .collect();
-            // What the verdict rests on is not held to more because much else is told beside it.
+            // The correction for many comparisons counts metrics of the same role only, so that further metrics in the table
+            // don't make the objectives harder to prove.
             let family = metrics.iter().filter(|m| m.role == metric.role).count();
             let rules = Rules {
                 family,
@@ -154,7 +154,7 @@ pub(crate) fn judge(
                 higher_is_better: metric.higher_is_better,
                 ..Rules::default()
             };
-            Judged {
+            JudgedMetric {
                 metric: metric.clone(),
                 comparison: compare_pairs(&values, &rules),
             }
@@ -209,7 +209,7 @@ pub(crate) fn nothing_at_stake(account: Option<&AccountSummary>) -> Option<Strin
     })
 }
 
-/// Why an empty plan is empty, in a line: by the time where that is known, and else by the shootdowns.
+/// The reason why a plan is empty, in a line: by the time where that is known, and else by the shootdowns.
 pub(crate) fn why_nothing(
     plan: &Plan,
     evidence: &Evidence,
@@ -251,8 +251,12 @@ pub(crate) mod tests {
     use crate::prove::metric;
 
     /// Runs whose every metric goes from `before` to `after`, with a little scatter.
-    pub(crate) fn runs(pairs: usize, before: &[f64], after: &[f64]) -> Vec<(Sample, Sample)> {
-        let sample = |values: &[f64], i: usize| Sample {
+    pub(crate) fn scattered_pairs(
+        pairs: usize,
+        before: &[f64],
+        after: &[f64],
+    ) -> Vec<(RunSample, RunSample)> {
+        let sample = |values: &[f64], i: usize| RunSample {
             values: values
                 .iter()
                 .map(|v| (v * (1.0 + 0.004 * (i % 5) as f64)).round())
@@ -268,10 +272,15 @@ pub(crate) mod tests {
     /// Check that less is better, and for a metric with `^=` more.
     #[test]
     fn sides() {
-        let metrics = metric::all(&["ops^=(.)".to_owned(), "p99=(.)".to_owned()]).unwrap();
+        let metrics = metric::all_metrics(&["ops^=(.)".to_owned(), "p99=(.)".to_owned()]).unwrap();
         let before = [1000.0, 1000.0, 1e6, 1e5, 1e9, 2e9, 1e9, 1e8, 5000.0, 5000.0];
         let after = [100.0, 100.0, 1e5, 1e4, 5e8, 2e9, 1e9, 1e8, 9000.0, 5000.0];
-        let (judged, overall) = judge(&metrics, &runs(5, &before, &after), &Looks::once(5), 1);
+        let (judged, overall) = judge_metrics(
+            &metrics,
+            &scattered_pairs(5, &before, &after),
+            &Looks::once(5),
+            1,
+        );
         let words: Vec<_> = judged
             .iter()
             .map(|j| j.comparison.verdict.as_str())
@@ -293,11 +302,11 @@ pub(crate) mod tests {
     /// Check that no pairs claim nothing, and that four don't either.
     #[test]
     fn few_pairs() {
-        let metrics = metric::all(&[]).unwrap();
+        let metrics = metric::all_metrics(&[]).unwrap();
         for pairs in [0, 1, 4] {
-            let (judged, overall) = judge(
+            let (judged, overall) = judge_metrics(
                 &metrics,
-                &runs(pairs, &[1e4; 8], &[10.0; 8]),
+                &scattered_pairs(pairs, &[1e4; 8], &[10.0; 8]),
                 &Looks::once(pairs),
                 1,
             );
@@ -306,7 +315,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Check that the reason for an empty plan fits what was seen.
+    /// Check that the reason for an empty plan fits the evidence.
     #[test]
     fn reasons() {
         let why_nothing = |plan: &Plan, evidence: &Evidence| why_nothing(plan, evidence, None);

@@ -1,38 +1,38 @@
 //! Finding a plan that wins time: single changes race beside plain runs, and winners are put together as long as that wins more.
 //!
-//! What a change does to the time of this program on this machine no table knows, and a few runs do. Which runs to make, and
-//! what to keep, is decided by [`quell_stats::Race`]; here they are made. What is found is not proved by that: whoever chooses
-//! the best of several is flattered by chance, so the pairs that follow are fresh runs.
+//! No table knows the effect of a change on the time of this program on this machine, but a few runs show it.
+//! [`quell_stats::Race`] decides which runs to make and which changes to keep; they are made here. A winner is not proved by
+//! that: chance flatters whoever chooses the best of several, so the pairs that follow are fresh runs.
 
 use std::time::{Duration, Instant};
 
 use quell_remedy::{Plan, Planned};
 use quell_stats::{Fate, MAX_GROUP_CANDIDATES, MIN_ROUNDS, Race, RaceRules, Rng, Runner};
 
-use super::failed::{Failed, Interrupted};
+use super::failed::{FailedRun, Interrupted};
 use super::job::Job;
-use super::limits::Limits;
+use super::limits::ProofLimits;
 use super::measure;
 use super::memory::MemoryBudget;
 use super::mend;
 use super::metric::{self, Metric};
-use super::sample::Sample;
-use super::tried::{Tried, labels, so_far, why};
+use super::sample::RunSample;
+use super::tried::{TriedChange, distinct_labels, explain_standing, so_far};
 use crate::launch::Setup;
 use crate::plan::{self, Environment};
 use crate::show::units::{plural, time};
 
-/// After so many observed runs with what won nothing more is looked for.
-const MOST_STEPS: usize = 3;
+/// The search ends after so many observed runs with the winners so far.
+const MAX_STEPS: usize = 3;
 
-/// What a search ended with.
+/// The result of a search.
 #[derive(Default)]
-pub(crate) struct Searched {
-    /// What won; nothing where nothing did.
+pub(crate) struct SearchResult {
+    /// The changes that won; empty where none did.
     pub(crate) kept: Vec<Planned>,
-    pub(crate) tried: Vec<Tried>,
+    pub(crate) tried: Vec<TriedChange>,
     pub(crate) interrupted: Option<i32>,
-    /// What else is to be said.
+    /// Further notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ fn plan_of(changes: &[Planned]) -> Plan {
 impl Entrant {
     fn new(changes: Vec<Planned>, label: String) -> anyhow::Result<Self> {
         let plan = plan_of(&changes);
-        let environment: Environment = mend::environment(&plan)?;
+        let environment: Environment = mend::environment_of(&plan)?;
         let setup = plan::setup_of(&environment, &plan);
         Ok(Self {
             changes,
@@ -63,8 +63,8 @@ impl Entrant {
         })
     }
 
-    /// Its changes, and those of another.
-    fn with(&self, other: &Self) -> anyhow::Result<Self> {
+    /// This entrant's changes together with those of another.
+    fn joined_with(&self, other: &Self) -> anyhow::Result<Self> {
         if self.changes.is_empty() {
             return Ok(other.clone());
         }
@@ -72,9 +72,9 @@ impl Entrant {
         Self::new(changes, format!("{} and {}", self.label, other.label))
     }
 
-    fn all(candidates: Vec<Vec<Planned>>) -> anyhow::Result<Vec<Self>> {
-        let labels = labels(&candidates);
-        let entrants = candidates.into_iter().zip(labels);
+    fn from_candidates(candidates: Vec<Vec<Planned>>) -> anyhow::Result<Vec<Self>> {
+        let distinct_labels = distinct_labels(&candidates);
+        let entrants = candidates.into_iter().zip(distinct_labels);
         entrants
             .map(|(changes, label)| Self::new(changes, label))
             .collect()
@@ -82,49 +82,49 @@ impl Entrant {
 }
 
 /// A search under way.
-pub(crate) struct Search<'a> {
+pub(crate) struct PlanSearch<'a> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) metrics: &'a [Metric],
-    pub(crate) limits: Limits,
+    pub(crate) limits: ProofLimits,
     pub(crate) memory: MemoryBudget,
-    /// What chance decides by.
+    /// The seed for the order of the runs.
     pub(crate) seed: u64,
 }
 
-/// Looks at one run with what has won so far, and says what could help beside it.
-pub(crate) type Again<'a> = &'a dyn Fn(&[Planned], &Setup) -> anyhow::Result<Vec<Vec<Planned>>>;
+/// Observes one run with the winners so far, and returns further changes that could help beside them.
+pub(crate) type LookAgain<'a> = &'a dyn Fn(&[Planned], &Setup) -> anyhow::Result<Vec<Vec<Planned>>>;
 
-/// What a search goes by from one race to the next.
-struct Course {
+/// The state of a search, from one race to the next.
+struct SearchCourse {
     rng: Rng,
-    /// How long a run takes, by the last one without any change.
+    /// The time that a run takes, by the last one without any change.
     run: Duration,
-    /// The most memory of each run without any change, bytes.
+    /// The maximum memory of each run without any change, in bytes.
     plain_memory: Vec<f64>,
-    /// What has won so far; at first nothing is changed.
+    /// The winners so far; at first nothing is changed.
     kept: Entrant,
-    searched: Searched,
+    searched: SearchResult,
 }
 
-impl Search<'_> {
-    /// Races the candidates, then what wins in combination with what has won, and then what `again` finds beside that.
+impl PlanSearch<'_> {
+    /// Races the candidates, then the winners in combination, and then the changes that `again` finds beside them.
     ///
     /// # Errors
     ///
     /// A run without any change failed, or something around the runs did.
-    pub(crate) fn search(
+    pub(crate) fn find_winners(
         &self,
         candidates: Vec<Vec<Planned>>,
-        again: Again<'_>,
-    ) -> anyhow::Result<Searched> {
-        let mut course = Course {
+        again: LookAgain<'_>,
+    ) -> anyhow::Result<SearchResult> {
+        let mut course = SearchCourse {
             rng: Rng::new(self.seed),
             run: Duration::ZERO,
             plain_memory: Vec::new(),
             kept: Entrant::new(Vec::new(), "plain runs".to_owned())?,
-            searched: Searched::default(),
+            searched: SearchResult::default(),
         };
-        let done = self.follow(&mut course, candidates, again);
+        let done = self.follow_winners(&mut course, candidates, again);
         let mut searched = course.searched;
         searched.kept = course.kept.changes;
         match done.map_err(|err| err.downcast::<Interrupted>()) {
@@ -136,40 +136,40 @@ impl Search<'_> {
         Ok(searched)
     }
 
-    fn follow(
+    fn follow_winners(
         &self,
-        course: &mut Course,
+        course: &mut SearchCourse,
         mut candidates: Vec<Vec<Planned>>,
-        again: Again<'_>,
+        again: LookAgain<'_>,
     ) -> anyhow::Result<()> {
         if candidates.is_empty() {
             return Ok(());
         }
-        // The observed run read files from the disk and was watched: it says little of how long others take.
+        // The observed run read files from the disk and was watched, so its time says little about that of others.
         let began = Instant::now();
         let when = "a run to warm up";
-        self.job.progress.line(when);
-        let warm = measure::measure(self.job, Setup::NONE, self.metrics, when)?;
+        self.job.progress.log_line(when);
+        let warm = measure::run_counted(self.job, Setup::NONE, self.metrics, when)?;
         course.run = began.elapsed();
         course.plain_memory.push(warm.max_rss());
         let mut seen: Vec<Vec<Planned>> = Vec::new();
-        for _ in 0..MOST_STEPS {
-            seen.extend(candidates.iter().map(|c| unargued(c)));
-            let entrants = Entrant::all(candidates)?;
+        for _ in 0..MAX_STEPS {
+            seen.extend(candidates.iter().map(|c| without_reasons(c)));
+            let entrants = Entrant::from_candidates(candidates)?;
             let before = course.kept.changes.len();
-            self.step(course, &entrants)?;
+            self.run_step(course, &entrants)?;
             let kept = &course.kept;
             if kept.changes.len() == before {
                 break;
             }
-            // one more observed run, and a race of one
-            let needed = 1 + 2 * MIN_ROUNDS;
-            if self.left(course).is_some_and(|left| left < needed) {
+            // It takes one more observed run, and a race of one candidate.
+            let needed = 1 + 2 * FEWEST_ROUNDS;
+            if self.runs_left(course).is_some_and(|left| left < needed) {
                 break;
             }
             let found = again(&kept.changes, &kept.setup)?;
             let is_untried = |changes: &Vec<Planned>| {
-                is_new(&kept.changes, changes) && !seen.contains(&unargued(changes))
+                is_new(&kept.changes, changes) && !seen.contains(&without_reasons(changes))
             };
             candidates = found.into_iter().filter(is_untried).collect();
             if candidates.is_empty() {
@@ -184,24 +184,24 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Races some beside what is kept, and keeps what wins more.
-    fn step(&self, course: &mut Course, singles: &[Entrant]) -> anyhow::Result<()> {
+    /// Races some changes beside the ones that are kept, and keeps those that win more.
+    fn run_step(&self, course: &mut SearchCourse, singles: &[Entrant]) -> anyhow::Result<()> {
         let kept = course.kept.clone();
-        let entrants = singles.iter().map(|one| kept.with(one));
+        let entrants = singles.iter().map(|one| kept.joined_with(one));
         let entrants: Vec<Entrant> = entrants.collect::<anyhow::Result<_>>()?;
-        let winners = self.race(course, &kept, &entrants)?;
+        let winners = self.run_race(course, &kept, &entrants)?;
         let Some((best, others)) = winners.split_first() else {
             return Ok(());
         };
         course.kept = entrants[*best].clone();
-        // each that won by itself is added once, the largest gain first, and stays if that wins more
+        // Each that won by itself is added once, the largest gain first, and stays if the combination wins more.
         for other in others.iter().map(|other| &singles[*other]) {
             let kept = course.kept.clone();
             if !is_new(&kept.changes, &other.changes) {
                 continue;
             }
-            let both = [kept.with(other)?];
-            if !self.race(course, &kept, &both)?.is_empty() {
+            let both = [kept.joined_with(other)?];
+            if !self.run_race(course, &kept, &both)?.is_empty() {
                 [course.kept] = both;
             }
         }
@@ -209,20 +209,20 @@ impl Search<'_> {
     }
 
     /// Runs that may still be made; `None` where nothing bounds them.
-    fn left(&self, course: &Course) -> Option<usize> {
+    fn runs_left(&self, course: &SearchCourse) -> Option<usize> {
         self.limits
-            .left(self.job.runs.get(), course.run, Instant::now())
+            .trial_runs_left(self.job.runs.get(), course.run, Instant::now())
     }
 
-    /// One race; the numbers of its winners, the best first.
-    fn race(
+    /// Runs one race, and returns the indexes of its winners, the best first.
+    fn run_race(
         &self,
-        course: &mut Course,
+        course: &mut SearchCourse,
         baseline: &Entrant,
         entrants: &[Entrant],
     ) -> anyhow::Result<Vec<usize>> {
-        let left = self.left(course);
-        let fit = Limits::fit(left, MAX_GROUP_CANDIDATES, MIN_ROUNDS);
+        let left = self.runs_left(course);
+        let fit = ProofLimits::max_candidates(left, GROUP, FEWEST_ROUNDS);
         if fit < entrants.len() {
             let names: Vec<&str> = entrants[fit..].iter().map(|e| e.label.as_str()).collect();
             let note = format!(
@@ -237,12 +237,12 @@ impl Search<'_> {
         if entrants.is_empty() {
             return Ok(Vec::new());
         }
-        let objective = metric::objective(self.metrics);
-        let a_round = entrants.len() + entrants.len().div_ceil(MAX_GROUP_CANDIDATES);
-        let rounds = Limits::rounds(left, a_round, course.run);
+        let objective = metric::objective_of(self.metrics);
+        let a_round = entrants.len() + entrants.len().div_ceil(GROUP);
+        let rounds = ProofLimits::race_rounds(left, a_round, course.run);
         let rules = RaceRules {
             most_rounds: rounds,
-            open_rounds: Limits::open_rounds(left, a_round, rounds),
+            open_rounds: ProofLimits::open_rounds(left, a_round, rounds),
             higher_is_better: objective.higher_is_better(),
             ..RaceRules::default()
         };
@@ -266,14 +266,14 @@ impl Search<'_> {
         ));
         let mut ends = vec![None; entrants.len()];
         let made = self.job.runs.get();
-        let ran = self.run(course, baseline, entrants, &mut race, &mut ends);
+        let ran = self.run_rounds(course, baseline, entrants, &mut race, &mut ends);
         self.job.progress.so_far(String::new());
         let made = self.job.runs.get() - made;
         self.job.progress.fewer_runs(runs.saturating_sub(made));
         let beside: Vec<String> = baseline.changes.iter().map(|c| c.remedy.clone()).collect();
         for ((entrant, standing), end) in entrants.iter().zip(race.standings()).zip(ends) {
             let won = standing.fate == Fate::Won;
-            let tried = Tried {
+            let tried = TriedChange {
                 changes: entrant.changes.clone(),
                 label: entrant.label.clone(),
                 runs: standing.rounds,
@@ -281,7 +281,7 @@ impl Search<'_> {
                 ci95: standing.ci95,
                 won,
                 kept: false,
-                why: end.unwrap_or_else(|| why(&standing, objective.name())),
+                why: end.unwrap_or_else(|| explain_standing(&standing, objective.name())),
                 beside: beside.clone(),
             };
             let word = if won { "wins" } else { "does not win" };
@@ -293,22 +293,22 @@ impl Search<'_> {
         if let (Err(_), Some(best)) = (&ran, winners.first())
             && baseline.changes.is_empty()
         {
-            // what had won clearly when somebody had no more time
+            // The interrupt came after this one had clearly won.
             course.kept = entrants[*best].clone();
         }
         ran.map(|()| winners)
     }
 
-    fn run(
+    fn run_rounds(
         &self,
-        course: &mut Course,
+        course: &mut SearchCourse,
         baseline: &Entrant,
         entrants: &[Entrant],
         race: &mut Race,
         ends: &mut [Option<String>],
     ) -> anyhow::Result<()> {
-        let objective = metric::objective(self.metrics);
-        let labels: Vec<&str> = entrants.iter().map(|e| e.label.as_str()).collect();
+        let objective = metric::objective_of(self.metrics);
+        let distinct_labels: Vec<&str> = entrants.iter().map(|e| e.label.as_str()).collect();
         let mut memory = vec![Vec::new(); entrants.len()];
         while let Some(group) = race.next_group() {
             let mut ran = Vec::with_capacity(group.len());
@@ -320,7 +320,7 @@ impl Search<'_> {
                         if baseline.changes.is_empty() {
                             course.plain_memory.push(sample.max_rss());
                         }
-                        Some(objective.value(&sample.values))
+                        Some(objective.value_of_run(&sample.values))
                     }
                     Runner::Candidate(number) => {
                         let entrant = &entrants[number];
@@ -330,14 +330,14 @@ impl Search<'_> {
                                 memory[number].push(sample.max_rss());
                                 ends[number] = self.too_large(course, entrant, &memory[number]);
                                 let is_within = ends[number].is_none();
-                                is_within.then(|| objective.value(&sample.values))
+                                is_within.then(|| objective.value_of_run(&sample.values))
                             }
                             Err(err) => {
-                                let failed = err.downcast::<Failed>()?;
+                                let failed = err.downcast::<FailedRun>()?;
                                 let Some(end) = &failed.end else {
                                     return Err(failed.into());
                                 };
-                                self.job.progress.done();
+                                self.job.progress.end_run();
                                 ends[number] = Some(format!("it breaks the program, which {end}"));
                                 None
                             }
@@ -346,33 +346,44 @@ impl Search<'_> {
                 };
                 ran.push((runner, value));
             }
-            race.record_group(&ran);
-            let told = so_far(&race.standings(), &labels, objective.higher_is_better());
+            race.record(&ran);
+            let told = so_far(
+                &race.standings(),
+                &distinct_labels,
+                objective.higher_is_better(),
+            );
             self.job.progress.so_far(told);
         }
         Ok(())
     }
 
-    fn run_once(&self, entrant: &Entrant, when: &str) -> anyhow::Result<Sample> {
-        self.job.progress.line(when);
-        measure::measure(self.job, &entrant.setup, self.metrics, when)
+    fn run_once(&self, entrant: &Entrant, when: &str) -> anyhow::Result<RunSample> {
+        self.job.progress.log_line(when);
+        measure::run_counted(self.job, &entrant.setup, self.metrics, when)
     }
 
-    /// Why its memory is too much, if it is.
-    fn too_large(&self, course: &Course, entrant: &Entrant, memory: &[f64]) -> Option<String> {
+    /// The reason why its memory is too much, if it is.
+    fn too_large(
+        &self,
+        course: &SearchCourse,
+        entrant: &Entrant,
+        memory: &[f64],
+    ) -> Option<String> {
         if entrant.changes.iter().any(|c| c.memory_allowed) {
             return None;
         }
-        let times = self.memory.exceeded(&course.plain_memory, memory)?;
+        let times = self
+            .memory
+            .growth_over_budget(&course.plain_memory, memory)?;
         Some(format!(
             "it takes {times:.1} times the memory, and the budget allows {} (--budget)",
-            self.memory.allows()
+            self.memory.allowed_growth()
         ))
     }
 }
 
-impl Searched {
-    /// Says of each that was tried whether it is part of what is proved, and of what won by itself why it is not.
+impl SearchResult {
+    /// Marks each tried change that is part of the plan to be proved, and gives the reason for each winner that is not.
     fn say_what_is_kept(&mut self) {
         let kept = &self.kept;
         for tried in &mut self.tried {
@@ -387,8 +398,8 @@ impl Searched {
     }
 }
 
-/// What changes do, without why: the same change is not tried twice because it is found for another reason.
-fn unargued(changes: &[Planned]) -> Vec<Planned> {
+/// Changes without their reasons, so that the same change is not tried twice when it is found for another reason.
+fn without_reasons(changes: &[Planned]) -> Vec<Planned> {
     let unargued = |change: &Planned| Planned {
         remedy: change.remedy.clone(),
         sets: change.sets.clone(),
@@ -398,7 +409,7 @@ fn unargued(changes: &[Planned]) -> Vec<Planned> {
     changes.iter().map(unargued).collect()
 }
 
-/// Whether changes add something to those that are there, and take nothing of theirs away.
+/// Whether changes add something to those that are kept, and replace none of them.
 fn is_new(kept: &[Planned], more: &[Planned]) -> bool {
     let sets = |changes: &[Planned]| plan_of(changes).environment(&|_| None);
     let starts = |changes: &[Planned]| plan_of(changes).starts();
@@ -423,14 +434,14 @@ mod tests {
         assert!(is_new(&[], &kept));
     }
 
-    /// Check that what is told as kept is what is proved: a change that won by itself and was left out later is not.
+    /// Check that exactly the proved changes are marked as kept: a change that won by itself and was left out later is not.
     #[test]
     fn kept_in_the_end() {
         let [a, b] = [planned("a", "A", "1"), planned("b", "B", "1")];
-        let mut searched = Searched {
+        let mut searched = SearchResult {
             kept: vec![a.clone()],
             tried: vec![tried(&a, true), tried(&b, true), tried(&b, false)],
-            ..Searched::default()
+            ..SearchResult::default()
         };
         searched.say_what_is_kept();
         let kept: Vec<bool> = searched.tried.iter().map(|t| t.kept).collect();

@@ -10,33 +10,33 @@ use crate::show::style::DIM;
 use crate::show::table::Table;
 use crate::show::units::{percent, time, time_or_dash};
 
-/// Rows of mechanisms that are shown.
-const MOST: usize = 6;
+/// The most rows of mechanisms in the table.
+const MAX_ROWS: usize = 6;
 
-/// What is less than this share of the CPU time, in both runs, takes no row.
-const MATTERS: f64 = 0.01;
+/// A mechanism with less than this share of the CPU time in both runs has no row.
+const MIN_SHOWN_SHARE: f64 = 0.01;
 
-/// Where the time went in two runs that were watched in the same way.
-pub(crate) struct Spent {
+/// The accounts of two runs that were watched in the same way.
+pub(crate) struct PairAccounts {
     pub(crate) before: AccountSummary,
     pub(crate) after: AccountSummary,
 }
 
-/// What JSON has as `account`: the keys of an account are of the observed run, or of that without the plan where a plan
-/// was given and none was observed.
+/// The object `account` in JSON. Its own keys are those of the observed run, or of the run without the plan where a plan was
+/// given and no run observed.
 #[derive(Serialize)]
-pub(super) struct Told<'a> {
+pub(super) struct AccountJson<'a> {
     #[serde(flatten)]
     observed: &'a AccountSummary,
     before: Option<&'a AccountSummary>,
     after: Option<&'a AccountSummary>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> AccountJson<'a> {
     /// `None` where there is no account at all.
     pub(super) fn new(
         observed: Option<&'a AccountSummary>,
-        spent: Option<&'a Spent>,
+        spent: Option<&'a PairAccounts>,
     ) -> Option<Self> {
         let before = spent.map(|s| &s.before);
         Some(Self {
@@ -47,8 +47,8 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Where a sampled time lies.
-fn within(ns: u64, [low, high]: [u64; 2]) -> String {
+/// The interval of a sampled time.
+fn interval_text(ns: u64, [low, high]: [u64; 2]) -> String {
     match ns {
         0 => String::new(),
         _ => format!("{} to {}", time(low), time(high)),
@@ -59,22 +59,22 @@ fn walk_share(account: &AccountSummary) -> Option<f64> {
     account.tlb_misses.as_ref()?.walk_share
 }
 
-impl Spent {
+impl PairAccounts {
     /// The mechanisms that matter in one of the runs, the dearest first.
-    fn rows(&self) -> Vec<Row> {
+    fn dearest_rows(&self) -> Vec<Row> {
         let share = |row: &Row| {
             let of = |ns: u64, cpu_ns: u64| ns as f64 / cpu_ns.max(1) as f64;
             let (a, b) = (row.a.all(), row.b.all());
             of(a, self.before.cpu_ns).max(of(b, self.after.cpu_ns))
         };
         let mut rows = Accounts::new(&self.before, &self.after).mechanisms;
-        rows.retain(|row| share(row) >= MATTERS);
+        rows.retain(|row| share(row) >= MIN_SHOWN_SHARE);
         rows.sort_by_key(|row| std::cmp::Reverse(row.a.all().max(row.b.all())));
         rows
     }
 
-    /// The table, and what is left to win.
-    pub(super) fn text(&self) -> String {
+    /// The table of mechanisms, and the time that is left to win.
+    pub(super) fn accounts_table(&self) -> String {
         let (before, after) = (&self.before, &self.after);
         let mut t = Table::new(&[
             "",
@@ -97,20 +97,20 @@ impl Spent {
         t.row(vec![
             "memory management".to_owned(),
             time_or_dash(before.memory_cpu_ns),
-            within(before.memory_cpu_ns, before.memory_cpu_ci95),
+            interval_text(before.memory_cpu_ns, before.memory_cpu_ci95),
             time_or_dash(after.memory_cpu_ns),
-            within(after.memory_cpu_ns, after.memory_cpu_ci95),
+            interval_text(after.memory_cpu_ns, after.memory_cpu_ci95),
             time_or_dash(before.blocked_ns),
             time_or_dash(after.blocked_ns),
         ]);
-        let rows = self.rows();
-        for row in rows.iter().take(MOST) {
+        let rows = self.dearest_rows();
+        for row in rows.iter().take(MAX_ROWS) {
             t.row(vec![
                 row.mechanism.name().to_owned(),
                 time_or_dash(row.a.cpu_ns),
-                within(row.a.cpu_ns, row.a.ci95),
+                interval_text(row.a.cpu_ns, row.a.ci95),
                 time_or_dash(row.b.cpu_ns),
-                within(row.b.cpu_ns, row.b.ci95),
+                interval_text(row.b.cpu_ns, row.b.ci95),
                 time_or_dash(row.a.blocked_ns),
                 time_or_dash(row.b.blocked_ns),
             ]);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::compare::fixture::account;
 
-    fn spent() -> Spent {
+    fn spent() -> PairAccounts {
         let mut before = account(
             2_000,
             &[
@@ -164,14 +164,14 @@ mod tests {
             cpu: 0.08,
             wall: 0.05,
         };
-        Spent { before, after }
+        PairAccounts { before, after }
     }
 
-    /// Check that what matters in either run has a row, the dearest first, what is next to nothing has none, and that it is
-    /// said what is left to win.
+    /// Check that a mechanism that matters in either run has a row, the dearest first, that a tiny one has none, and that the
+    /// time left to win is there.
     #[test]
     fn a_table_of_what_matters() {
-        let text = anstream::adapter::strip_str(&spent().text()).to_string();
+        let text = anstream::adapter::strip_str(&spent().accounts_table()).to_string();
         insta::assert_snapshot!(text, @r"
                                     CPU before       95 % interval  CPU after       95 % interval  asleep before  after
           all that the program did      2.00 s                         1.50 s
@@ -183,11 +183,11 @@ mod tests {
         ");
     }
 
-    /// Check that what page walks take is told apart from the table, where both runs have it.
+    /// Check that the time of page walks stands apart from the table, where both runs have it.
     #[test]
     fn walks_are_told_apart() {
         let mut spent = spent();
-        assert!(!spent.text().contains("TLB"));
+        assert!(!spent.accounts_table().contains("TLB"));
         let walks = |share| {
             Some(TlbMisses {
                 walk_share: Some(share),
@@ -195,9 +195,9 @@ mod tests {
             })
         };
         spent.before.tlb_misses = walks(0.12);
-        assert!(!spent.text().contains("TLB"));
+        assert!(!spent.accounts_table().contains("TLB"));
         spent.after.tlb_misses = walks(0.03);
-        let text = spent.text();
+        let text = spent.accounts_table();
         assert!(
             text.contains("\n  TLB misses, in its own time: page walks take 12 % of its cycles in user mode before, 3.0 % after\n"),
             "{text}"
@@ -209,17 +209,17 @@ mod tests {
     #[test]
     fn keys_stay_where_they_were() {
         let (observed, spent) = (account(3_000, &[(Mechanism::Unmap, 400, 0)]), spent());
-        let json = |told: Option<Told<'_>>| serde_json::to_value(told).unwrap();
-        let all = json(Told::new(Some(&observed), Some(&spent)));
+        let json = |told: Option<AccountJson<'_>>| serde_json::to_value(told).unwrap();
+        let all = json(AccountJson::new(Some(&observed), Some(&spent)));
         let cpu = |value: &serde_json::Value| value["cpu_ns"].as_u64().unwrap() / 1_000_000;
         assert_eq!(
             (cpu(&all), cpu(&all["before"]), cpu(&all["after"])),
             (3_000, 2_000, 1_500)
         );
         assert_eq!(all["mechanisms"][0]["mechanism"], "unmap");
-        assert_eq!(cpu(&json(Told::new(None, Some(&spent)))), 2_000);
-        let alone = json(Told::new(Some(&observed), None));
+        assert_eq!(cpu(&json(AccountJson::new(None, Some(&spent)))), 2_000);
+        let alone = json(AccountJson::new(Some(&observed), None));
         assert!(alone["before"].is_null() && alone["after"].is_null());
-        assert!(json(Told::new(None, None)).is_null());
+        assert!(json(AccountJson::new(None, None)).is_null());
     }
 }

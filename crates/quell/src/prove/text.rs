@@ -8,8 +8,8 @@ use quell_event::account::AccountSummary;
 use quell_event::text::clean;
 use quell_stats::{Comparison, MetricRole, Verdict};
 
-use super::proof::{Judged, Proof};
-use super::tried::Tried;
+use super::proof::{JudgedMetric, Proof};
+use super::tried::TriedChange;
 use crate::plan;
 use crate::show;
 use crate::show::account::headline;
@@ -19,7 +19,7 @@ use crate::show::style::BOLD;
 use crate::show::table::Table;
 use crate::show::units::{percent, ratio_as_change, time};
 
-fn styled(verdict: Verdict) -> String {
+fn styled_verdict(verdict: Verdict) -> String {
     let style = match verdict {
         Verdict::Better => Style::new().fg_color(Some(AnsiColor::Green.into())),
         Verdict::Worse => Style::new().fg_color(Some(AnsiColor::Red.into())),
@@ -28,7 +28,7 @@ fn styled(verdict: Verdict) -> String {
     format!("{style}{verdict}{style:#}")
 }
 
-fn interval(c: &Comparison) -> String {
+fn ci95_text(c: &Comparison) -> String {
     match c.ci95 {
         (low, high) if low.is_finite() && high.is_finite() => {
             format!("{} to {}", ratio_as_change(low), ratio_as_change(high))
@@ -37,25 +37,25 @@ fn interval(c: &Comparison) -> String {
     }
 }
 
-/// The table of all metrics.
-pub(crate) fn table(metrics: &[Judged]) -> String {
+/// The table of all metrics, before and after.
+pub(crate) fn metrics_table(metrics: &[JudgedMetric]) -> String {
     let mut t = Table::new(&["", ">before", ">after", ">change", ">95 % interval", ""]);
     for j in metrics {
         let c = &j.comparison;
         let unit = j.metric.unit;
         t.row(vec![
             j.metric.title.clone(),
-            unit.show(c.median_before),
-            unit.show(c.median_after),
+            unit.format_value(c.median_before),
+            unit.format_value(c.median_after),
             ratio_as_change(c.ratio),
-            interval(c),
-            styled(c.verdict),
+            ci95_text(c),
+            styled_verdict(c.verdict),
         ]);
     }
     t.text()
 }
 
-fn titles(metrics: &[Judged], names: &[String]) -> String {
+fn titles_with_change(metrics: &[JudgedMetric], names: &[String]) -> String {
     let title = |name: &String| {
         let known = metrics.iter().find(|j| &j.metric.name == name);
         known.map_or_else(
@@ -73,13 +73,13 @@ fn titles(metrics: &[Judged], names: &[String]) -> String {
 }
 
 /// The verdict in words, with the price.
-pub(crate) fn verdict(proof: &Proof) -> String {
+pub(crate) fn verdict_text(proof: &Proof) -> String {
     let all = &proof.overall;
     let (price, worse): (Vec<String>, Vec<String>) = all
         .worse
         .iter()
         .cloned()
-        .partition(|name| proof.role(name) == Some(MetricRole::Cost));
+        .partition(|name| proof.role_of(name) == Some(Role::Cost));
     let mut text = all.verdict.to_string();
     if let Some(why) = &proof.nothing {
         let _ = write!(text, ": {why}");
@@ -90,14 +90,14 @@ pub(crate) fn verdict(proof: &Proof) -> String {
     }
     let better = (Verdict::Better, &in_order(proof, &all.better));
     let worse = (Verdict::Worse, &worse);
-    // What carries the verdict comes first.
+    // The metrics that carry the verdict come first.
     let parts = if all.verdict == Verdict::Worse {
         [worse, better]
     } else {
         [better, worse]
     };
     for (word, names) in parts.iter().filter(|(_, names)| !names.is_empty()) {
-        let list = titles(&proof.metrics, names);
+        let list = titles_with_change(&proof.metrics, names);
         let _ = if *word == all.verdict {
             write!(text, ": {list}")
         } else {
@@ -105,7 +105,11 @@ pub(crate) fn verdict(proof: &Proof) -> String {
         };
     }
     if !price.is_empty() {
-        let _ = write!(text, "; the price: {}", titles(&proof.metrics, &price));
+        let _ = write!(
+            text,
+            "; the price: {}",
+            titles_with_change(&proof.metrics, &price)
+        );
     }
     if all.verdict == Verdict::NoEvidence && all.better.is_empty() && all.worse.is_empty() {
         text.push_str(" that anything changed, which is no proof that nothing did");
@@ -113,14 +117,14 @@ pub(crate) fn verdict(proof: &Proof) -> String {
     text
 }
 
-/// What the verdict rests on first, then what explains it.
+/// The names of objectives first, then those that explain them.
 fn in_order(proof: &Proof, names: &[String]) -> Vec<String> {
     let mut names = names.to_vec();
-    names.sort_by_key(|name| proof.role(name) != Some(MetricRole::Objective));
+    names.sort_by_key(|name| proof.role_of(name) != Some(Role::Objective));
     names
 }
 
-/// Where less was done, and it won nothing that anybody wants.
+/// The verdict where the kernel did less work, and no objective got better.
 fn no_faster(proof: &Proof, worse: &[String], price: &[String]) -> String {
     let objectives = proof.with_role(MetricRole::Objective);
     let names: Vec<&str> = objectives.map(|j| j.metric.name_in_text()).collect();
@@ -132,27 +136,31 @@ fn no_faster(proof: &Proof, worse: &[String], price: &[String]) -> String {
     let mut text = format!(
         "{}: {fewer}: {}, and no evidence that {} changed; the plan is not recommended",
         proof.overall.verdict,
-        titles(&proof.metrics, &proof.overall.better),
+        titles_with_change(&proof.metrics, &proof.overall.better),
         names.join(" or "),
     );
     for (word, names) in [("worse", worse), ("the price", price)] {
         if !names.is_empty() {
-            let _ = write!(text, "; {word}: {}", titles(&proof.metrics, names));
+            let _ = write!(
+                text,
+                "; {word}: {}",
+                titles_with_change(&proof.metrics, names)
+            );
         }
     }
     text
 }
 
-/// Where the time of the observed run went, and the most that could be won.
+/// The account of the observed run in a sentence, and the most that could be won.
 fn at_stake(account: &AccountSummary) -> String {
-    const MOST: usize = 3;
+    const MAX_MECHANISMS: usize = 3;
     let mut text = headline(account);
     let of = |ns: u64| percent(ns as f64 / account.cpu_ns.max(1) as f64);
     let dearest: Vec<String> = account
         .mechanisms
         .iter()
         .filter(|m| (m.cpu_ns + m.blocked_ns) * 100 > account.cpu_ns)
-        .take(MOST)
+        .take(MAX_MECHANISMS)
         .map(|m| match m.blocked_ns {
             0 => format!("{} {}", m.mechanism, of(m.cpu_ns)),
             ns => format!(
@@ -169,8 +177,8 @@ fn at_stake(account: &AccountSummary) -> String {
     text
 }
 
-/// What was predicted beside what was measured, where both are known: of time, and where no time was predicted of shootdowns.
-fn predicted(proof: &Proof) -> String {
+/// The prediction beside the measurement, where both are known: for time, or for shootdowns where no time was predicted.
+fn prediction_line(proof: &Proof) -> String {
     if let [one] = proof.plan.remedies.as_slice()
         && let Some([low, high]) = one.predicted
         && let Some(cpu) = proof.metrics.iter().find(|j| j.metric.name == "cpu_ns")
@@ -197,8 +205,8 @@ fn predicted(proof: &Proof) -> String {
     }
 }
 
-/// The whole report.
-pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
+/// The whole proof as text.
+pub(crate) fn proof_text(proof: &Proof, saved: Option<&Path>) -> String {
     let mut out = String::new();
     let command = shell_words(&proof.command);
     // Writing to a String does not fail.
@@ -211,7 +219,7 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
         );
         out.push_str(&show::advice::text(&proof.advice, account.cpu_ns));
     }
-    let tried: Vec<String> = proof.tried.iter().map(Tried::line).collect();
+    let tried: Vec<String> = proof.tried.iter().map(TriedChange::report_line).collect();
     out.push_str(&list("Tried, by runs beside each other", &tried));
     if proof.plan.remedies.is_empty() {
         let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");
@@ -223,8 +231,8 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
         );
     }
     for out_of_it in &proof.left_out {
-        // Never broken: it is there to be searched for.
-        let _ = writeln!(out, "  {}", clean(&out_of_it.line()));
+        // This line is not wrapped, so that people can search for it.
+        let _ = writeln!(out, "  {}", clean(&out_of_it.report_line()));
     }
     if proof.pairs > 0 {
         let pairs = proof.pairs;
@@ -237,19 +245,29 @@ pub(crate) fn text(proof: &Proof, saved: Option<&Path>) -> String {
             out,
             "\n{BOLD}Without and with the plan{BOLD:#} ({runs}; medians, and the change within pairs)"
         );
-        out.push_str(&table(&proof.metrics));
-        out.push_str(&predicted(proof));
+        out.push_str(&metrics_table(&proof.metrics));
+        out.push_str(&prediction_line(proof));
     }
     if let Some(spent) = &proof.spent {
         let _ = writeln!(
             out,
             "\n{BOLD}Where the time goes, without and with the plan{BOLD:#} (one more run of each; by samples)"
         );
-        out.push_str(&spent.text());
+        out.push_str(&spent.accounts_table());
     }
-    let _ = write!(out, "\n{BOLD}Verdict{BOLD:#}\n{}", wrap(&verdict(proof), 2));
+    let _ = write!(
+        out,
+        "\n{BOLD}Verdict{BOLD:#}\n{}",
+        wrap(&verdict_text(proof), 2)
+    );
     if proof.pairs > 0 {
-        let reason = |j: &Judged| Some(format!("{}: {}", j.metric.name_in_text(), j.reason()?));
+        let reason = |j: &JudgedMetric| {
+            Some(format!(
+                "{}: {}",
+                j.metric.name_in_text(),
+                j.why_no_evidence()?
+            ))
+        };
         let reasons: Vec<String> = proof.metrics.iter().filter_map(reason).collect();
         out.push_str(&list("Why no evidence", &reasons));
     }

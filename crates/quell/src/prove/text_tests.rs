@@ -7,8 +7,8 @@ use quell_stats::Looks;
 
 use super::*;
 use crate::prove::metric;
-use crate::prove::proof::{judge, tests::runs};
-use crate::prove::tried::Tried;
+use crate::prove::proof::{judge_metrics, tests::scattered_pairs};
+use crate::prove::tried::TriedChange;
 
 fn strip(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
@@ -19,10 +19,10 @@ fn proof(before: &[f64], after: &[f64], pairs: usize) -> Proof {
 }
 
 fn proof_by(asked: &[String], before: &[f64], after: &[f64], pairs: usize) -> Proof {
-    let metrics = metric::all(asked).unwrap();
-    let (metrics, overall) = judge(
+    let metrics = metric::all_metrics(asked).unwrap();
+    let (metrics, overall) = judge_metrics(
         &metrics,
-        &runs(pairs, before, after),
+        &scattered_pairs(pairs, before, after),
         &Looks::once(pairs),
         7,
     );
@@ -70,7 +70,7 @@ fn better() {
     let after = [
         219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 8.2e9, 7.2e9, 694e6, 4000.0,
     ];
-    let report = text(&proof(&BEFORE, &after, 5), None);
+    let report = proof_text(&proof(&BEFORE, &after, 5), None);
     insta::assert_snapshot!(strip(&report), @r"
     Proof of python3 job.py
 
@@ -106,7 +106,7 @@ fn better() {
 /// Check that nothing is said to be better or worse where nothing changed, and why.
 #[test]
 fn no_evidence() {
-    let report = text(&proof(&BEFORE, &BEFORE, 5), None);
+    let report = proof_text(&proof(&BEFORE, &BEFORE, 5), None);
     let report = strip(&report);
     let said = report.split_once("Verdict\n").unwrap().1;
     insta::assert_snapshot!(said, @r"
@@ -135,7 +135,7 @@ fn nothing_to_measure() {
         values
     };
     let proof = proof(&without(BEFORE), &without(BEFORE), 5);
-    let report = strip(&text(&proof, None));
+    let report = strip(&proof_text(&proof, None));
     assert!(
         report.contains(
             "89.0 % of the shootdowns; without the plan these runs had none: nothing to measure"
@@ -143,7 +143,7 @@ fn nothing_to_measure() {
         "{report}"
     );
     assert!(!report.contains("measured 0.0 %"), "{report}");
-    let json = super::super::json::json(&proof).unwrap();
+    let json = super::super::json::proof_json(&proof).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(json["measured_stop"].is_null() && json["predicted_stop"] == 0.89);
 }
@@ -156,7 +156,7 @@ fn nothing_to_do() {
     proof.environment = BTreeMap::new();
     proof.nothing = Some("0 shootdowns in the observed run: nothing to stop".into());
     proof.notes = vec!["glibc 2.36: left as it is".into()];
-    insta::assert_snapshot!(strip(&text(&proof, None)), @r"
+    insta::assert_snapshot!(strip(&proof_text(&proof, None)), @r"
     Proof of python3 job.py
 
     Plan
@@ -176,7 +176,7 @@ fn worse() {
     let after = [
         219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 9.1e9, 9.9e9, 694e6, 4000.0,
     ];
-    let report = strip(&text(&proof(&BEFORE, &after, 5), None));
+    let report = strip(&proof_text(&proof(&BEFORE, &after, 5), None));
     assert!(
         report.contains("  worse: wall time +22 %; better: shootdowns -88 %"),
         "{report}"
@@ -191,25 +191,25 @@ fn no_faster() {
     let fewer = [
         219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 9.1e9, 8.1e9, 694e6, 4000.0,
     ];
-    let said = |proof: &Proof| strip(&verdict(proof));
+    let said = |proof: &Proof| strip(&verdict_text(proof));
     let mut seen = proof(&BEFORE, &fewer, 5);
     assert_eq!(seen.overall.verdict, Verdict::NoEvidence);
     insta::assert_snapshot!(said(&seen), @"no evidence: fewer shootdowns, no faster: shootdowns -88 %, victims -89 %, wait of culprits -89 %, page faults -94 %, system time -74 %, and no evidence that CPU time or wall time changed; the plan is not recommended; the price: maximum memory +6.8 %");
-    assert!(!strip(&text(&seen, None)).contains("Keep it"));
+    assert!(!strip(&proof_text(&seen, None)).contains("Keep it"));
     let faster = [
         219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 8.2e9, 7.2e9, 694e6, 4000.0,
     ];
     let rows = ["rows^=(.)".to_owned()];
     seen = proof_by(&rows, &BEFORE, &faster, 5);
     insta::assert_snapshot!(said(&seen), @"no evidence: fewer shootdowns, no faster: shootdowns -88 %, victims -89 %, wait of culprits -89 %, page faults -94 %, system time -74 %, CPU time -9.9 %, wall time -11 %, and no evidence that rows changed; the plan is not recommended; the price: maximum memory +6.8 %");
-    assert_eq!(seen.objective().unwrap().metric.name, "rows");
+    assert_eq!(seen.deciding_metric().unwrap().metric.name, "rows");
 }
 
-/// Check that what was tried is told, each with why it was kept or not, and that nothing is kept where nothing won.
+/// Check that each tried change is there with the reason why it was kept or not, and that none is kept where none won.
 #[test]
 fn tries_are_told() {
     let mut proof = proof(&BEFORE, &BEFORE, 0);
-    let tried = |ratio: f64, kept: bool, why: &str| Tried {
+    let tried = |ratio: f64, kept: bool, why: &str| TriedChange {
         changes: proof.plan.remedies.clone(),
         label: "jemalloc.decay".to_owned(),
         runs: 4,
@@ -223,14 +223,14 @@ fn tries_are_told() {
     proof.tried = vec![tried(1.01, false, "no gain: time +1.0 % in 4 rounds")];
     proof.plan = Plan::default();
     proof.nothing = Some(crate::prove::proof::nothing_won(1, "time"));
-    let report = strip(&text(&proof, None));
+    let report = strip(&proof_text(&proof, None));
     let said = "Tried, by runs beside each other\n  · drops jemalloc.decay: no gain: time +1.0 % in 4 rounds\n";
     assert!(report.contains(said), "{report}");
     assert!(
         report.contains("no evidence: the one change that was tried did not win time here"),
         "{report}"
     );
-    let json = super::super::json::json(&proof).unwrap();
+    let json = super::super::json::proof_json(&proof).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let one = &json["tried"][0];
     assert_eq!(
@@ -249,7 +249,7 @@ fn json() {
         219.0, 240.0, 1.4e6, 12_000.0, 0.31e9, 8.2e9, 7.2e9, 694e6, 4000.0,
     ];
     let read = |p: &Proof| -> serde_json::Value {
-        serde_json::from_str(&super::super::json::json(p).unwrap()).unwrap()
+        serde_json::from_str(&super::super::json::proof_json(p).unwrap()).unwrap()
     };
     let got = read(&proof(&BEFORE, &after, 5));
     assert_eq!(got["schema"], "quell/prove/1");

@@ -1,4 +1,4 @@
-//! What was tried by running it, and how that is told.
+//! Changes that were tried by runs, and how they are reported.
 
 use std::collections::BTreeSet;
 
@@ -8,36 +8,36 @@ use quell_stats::{Elimination, Fate, Standing};
 
 use crate::show::units::{plural, ratio_as_change};
 
-/// One thing that was tried.
+/// One or several changes that were tried together.
 #[derive(Debug, Clone)]
-pub(crate) struct Tried {
+pub(crate) struct TriedChange {
     pub(crate) changes: Vec<Planned>,
-    /// For people: with its settings, where several of one name were tried.
+    /// Its name for people, with its settings where several of one name were tried.
     pub(crate) label: String,
-    /// Runs with it that worked.
+    /// The number of runs with it that worked.
     pub(crate) runs: usize,
-    /// The objective with it over that without; 1 where no run worked.
+    /// The objective with it, divided by that without; 1 where no run worked.
     pub(crate) ratio: f64,
-    /// 0 to infinity while there are too few runs.
+    /// The interval is 0 to infinity while there are too few runs.
     pub(crate) ci95: (f64, f64),
     /// It won its race.
     pub(crate) won: bool,
-    /// It is part of what is proved: a change that wins by itself may add nothing to another one.
+    /// It is part of the plan to be proved: a change that wins by itself may add nothing to another one.
     pub(crate) kept: bool,
     /// Why it was kept, or was not.
     pub(crate) why: String,
-    /// It ran beside runs with these, and not beside plain ones.
+    /// The remedies of the runs that it was compared with; empty for plain runs.
     pub(crate) beside: Vec<String>,
 }
 
-impl Tried {
+impl TriedChange {
     /// The names of its remedies.
-    pub(crate) fn name(&self) -> String {
-        name(&self.changes)
+    pub(crate) fn remedy_names(&self) -> String {
+        remedy_names(&self.changes)
     }
 
     /// A line for the log and the report.
-    pub(crate) fn line(&self) -> String {
+    pub(crate) fn report_line(&self) -> String {
         let word = match (self.won, self.kept) {
             (_, true) => "keeps",
             (true, false) => "leaves",
@@ -47,13 +47,13 @@ impl Tried {
     }
 }
 
-fn name(changes: &[Planned]) -> String {
+fn remedy_names(changes: &[Planned]) -> String {
     let names: Vec<&str> = changes.iter().map(|c| c.remedy.as_str()).collect();
     names.join(" and ")
 }
 
 /// The single settings of some changes: `MALLOC_CONF=a:1,b:2` holds two.
-fn settings(changes: &[Planned]) -> BTreeSet<String> {
+fn split_settings(changes: &[Planned]) -> BTreeSet<String> {
     let all = changes.iter().flat_map(|c| c.sets.iter().chain(&c.starts));
     let single = |(name, value): (&String, &String)| match single_settings(name, value).as_slice() {
         [one] => vec![format!("{name}={one}")],
@@ -62,18 +62,21 @@ fn settings(changes: &[Planned]) -> BTreeSet<String> {
     all.flat_map(single).collect()
 }
 
-/// Names for people: forms of one name are told apart by the settings that not all of them have.
-pub(super) fn labels(all: &[Vec<Planned>]) -> Vec<String> {
+/// Names for people. Several forms of one remedy get the settings that not all of them have.
+pub(super) fn distinct_labels(all: &[Vec<Planned>]) -> Vec<String> {
     const MOST: usize = 70;
-    let names: Vec<String> = all.iter().map(|changes| name(changes)).collect();
+    let names: Vec<String> = all.iter().map(|changes| remedy_names(changes)).collect();
     let label = |(place, own): (usize, &String)| {
         let forms = all.iter().zip(&names).filter(|(_, name)| *name == own);
-        let forms: Vec<BTreeSet<String>> = forms.map(|(changes, _)| settings(changes)).collect();
+        let forms: Vec<BTreeSet<String>> =
+            forms.map(|(changes, _)| split_settings(changes)).collect();
         if forms.len() < 2 {
             return own.clone();
         }
         let of_all = |setting: &String| forms.iter().all(|form| form.contains(setting));
-        let more = settings(&all[place]).into_iter().filter(|s| !of_all(s));
+        let more = split_settings(&all[place])
+            .into_iter()
+            .filter(|s| !of_all(s));
         let more: Vec<String> = more.collect();
         if more.is_empty() {
             return format!("{own} (alone)");
@@ -83,8 +86,8 @@ pub(super) fn labels(all: &[Vec<Planned>]) -> Vec<String> {
     names.iter().enumerate().map(label).collect()
 }
 
-/// What a race said of something, in words.
-pub(super) fn why(standing: &Standing, objective: &str) -> String {
+/// The standing of a candidate in words.
+pub(super) fn explain_standing(standing: &Standing, objective: &str) -> String {
     let rounds = plural(standing.rounds as u64, "round");
     let so_far = ratio_as_change(standing.ratio);
     match standing.fate {
@@ -103,7 +106,7 @@ pub(super) fn why(standing: &Standing, objective: &str) -> String {
     }
 }
 
-/// How those fare that are still in the race, the best first, in a few words; nothing before the first round.
+/// The candidates that are still in the race, the best first, in a few words; empty before the first round.
 pub(super) fn so_far(standings: &[Standing], labels: &[&str], higher_is_better: bool) -> String {
     const MOST: usize = 3;
     let mut running: Vec<(&str, f64)> = standings
@@ -137,9 +140,9 @@ pub(super) mod tests {
         }
     }
 
-    /// One change that was tried in four runs, and is not told as kept.
-    pub(in crate::prove) fn tried(change: &Planned, won: bool) -> Tried {
-        Tried {
+    /// One change that was tried in four runs and is not kept.
+    pub(in crate::prove) fn tried(change: &Planned, won: bool) -> TriedChange {
+        TriedChange {
             changes: vec![change.clone()],
             label: change.remedy.clone(),
             runs: 4,
@@ -161,7 +164,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Check that forms of one remedy are told apart by what they set, and others by their names alone.
+    /// Check that labels of one remedy's forms have their settings, and those of others their names alone.
     #[test]
     fn forms_are_told_apart() {
         let all = [
@@ -170,16 +173,19 @@ pub(super) mod tests {
             vec![planned("b", "B", "1")],
             vec![planned("a", "A", "1"), planned("b", "B", "1")],
         ];
-        assert_eq!(labels(&all), ["a (A=1)", "a (A=2)", "b", "a and b"]);
+        assert_eq!(
+            distinct_labels(&all),
+            ["a (A=1)", "a (A=2)", "b", "a and b"]
+        );
     }
 
-    /// Check that forms which have most in common are told apart by the rest of their settings, however their variable separates
-    /// them, and that the one which has no more than all is told so.
+    /// Check that forms which have most in common are labelled by the rest of their settings, however their variable separates
+    /// them, and that the one without further settings is called alone.
     #[test]
     fn forms_in_few_words() {
         let forms = |variable: &str, values: &[&str]| {
             let form = |value: &&str| vec![planned("a", variable, value)];
-            labels(&values.iter().map(form).collect::<Vec<_>>())
+            distinct_labels(&values.iter().map(form).collect::<Vec<_>>())
         };
         let tunables = [
             "glibc.malloc.top_pad=1:glibc.malloc.mmap_max=0",
@@ -206,10 +212,10 @@ pub(super) mod tests {
         );
     }
 
-    /// Check that each fate is told with what was seen.
+    /// Check that each fate has its words and figures.
     #[test]
     fn fates_in_words() {
-        let words = |fate| why(&standing(fate, 4, 0.9), "time");
+        let words = |fate| explain_standing(&standing(fate, 4, 0.9), "time");
         assert_eq!(words(Fate::Won), "time -10 % in 4 rounds");
         assert_eq!(
             words(Fate::Racing),
@@ -224,13 +230,13 @@ pub(super) mod tests {
             "time -10 % in the middle of 4 rounds, and +40 % in the worst tenth"
         );
         assert_eq!(
-            why(&standing(Fate::Racing, 0, 1.0), "time"),
+            explain_standing(&standing(Fate::Racing, 0, 1.0), "time"),
             "not tried to its end"
         );
     }
 
-    /// Check that of what still races the best comes first, that what is out or has not run is not told, and that more may be
-    /// better.
+    /// Check that the best candidate still in the race comes first, that one which is out or has not run is absent, and that
+    /// more may be better.
     #[test]
     fn the_best_so_far() {
         let standings = [
@@ -245,12 +251,12 @@ pub(super) mod tests {
         assert_eq!(so_far(&[], &[], false), "");
     }
 
-    /// Check that a line says whether it is part of what is proved, also of what won by itself.
+    /// Check that a line says whether a change is part of the plan to be proved, also for one that won by itself.
     #[test]
     fn lines() {
         let line = |won, kept| {
             let tried = tried(&planned("a", "A", "1"), won);
-            Tried { kept, ..tried }.line()
+            TriedChange { kept, ..tried }.report_line()
         };
         assert_eq!(line(true, true), "keeps a: so");
         assert_eq!(line(true, false), "leaves a: so");

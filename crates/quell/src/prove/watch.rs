@@ -1,4 +1,4 @@
-//! The ways in which a run is watched: recorded, to find out; counted, to compare; or with an account of its time.
+//! The ways to watch a run: a recording to learn from, exact counters to compare, or an account of its time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use crate::accountant::Accountant;
 use crate::recording::{Recording, STEP};
 use crate::subject::Subject;
 
-/// Watches the processes that it is told of, and all that they fork.
-pub(crate) trait Watcher {
-    /// Takes a process in.
+/// Watches the processes that are added, and all that they fork.
+pub(crate) trait RunWatcher {
+    /// Adds a process before it runs.
     fn add(&mut self, pid: u32) -> anyhow::Result<()>;
-    /// What was counted before this does not belong to the run: a server that got ready.
+    /// Starts the run: earlier counts are of a server that got ready, and don't belong to it.
     fn begin(&mut self) -> anyhow::Result<()>;
-    /// Does what there is to do, and says how long may be slept until there is more.
+    /// Does the work that has come up, and returns the time until there may be more.
     fn step(&mut self) -> anyhow::Result<Duration>;
-    /// The run is over.
+    /// Ends the watch: the run is over.
     fn end(&mut self) -> anyhow::Result<()>;
 }
 
 /// Exact counts in the kernel, and nothing else: quell sleeps while the program runs.
-pub(crate) struct Counting {
+pub(crate) struct CountingWatcher {
     probe: Probe,
     before: Tally,
 }
 
-impl Counting {
+impl CountingWatcher {
     /// Starts to count.
     pub(crate) fn attach() -> anyhow::Result<Self> {
         let options = Options {
             scope: Scope::Tree,
             stacks: Stacks::None,
-            // The wait of very many is estimated: to time all would slow down the runs that shoot more.
+            // Beyond a rate the wait is estimated: timing every shootdown would slow the side that has more of them.
             timed: Timed::USUAL,
             ..Options::default()
         };
@@ -45,13 +45,13 @@ impl Counting {
         })
     }
 
-    /// What was counted between begin and end.
-    pub(crate) fn tally(&mut self) -> anyhow::Result<Tally> {
+    /// The counts between begin and end.
+    pub(crate) fn tally_of_run(&mut self) -> anyhow::Result<Tally> {
         Ok(self.probe.tally()?.since(&self.before))
     }
 }
 
-impl Watcher for Counting {
+impl RunWatcher for CountingWatcher {
     fn add(&mut self, pid: u32) -> anyhow::Result<()> {
         Ok(self.probe.add_process(pid)?)
     }
@@ -72,15 +72,15 @@ impl Watcher for Counting {
 }
 
 /// An account of the time, and exact counts: as `quell stat` does it.
-pub(crate) struct Spending {
+pub(crate) struct AccountWatcher {
     probe: Probe,
     accountant: Accountant,
     resolver: Resolver,
     before: Tally,
 }
 
-impl Spending {
-    /// Starts to watch; `None` where there can be no account, which is said.
+impl AccountWatcher {
+    /// Starts to watch; `None` where there can be no account, after a line that says so.
     pub(crate) fn attach() -> anyhow::Result<Option<Self>> {
         let scope = Scope::Tree;
         let probe = Probe::attach(&Options {
@@ -101,8 +101,8 @@ impl Spending {
         }))
     }
 
-    /// What the time between begin and end went to.
-    pub(crate) fn account(&mut self) -> anyhow::Result<Option<AccountSummary>> {
+    /// The account of the time between begin and end.
+    pub(crate) fn account_of_run(&mut self) -> anyhow::Result<Option<AccountSummary>> {
         let mut tally = self.probe.tally()?;
         let hits = tally.victims.iter().map(|v| v.hits).sum();
         tally.account = Some(self.accountant.last_account(&mut self.resolver, hits)?);
@@ -110,7 +110,7 @@ impl Spending {
     }
 }
 
-impl Watcher for Spending {
+impl RunWatcher for AccountWatcher {
     fn add(&mut self, pid: u32) -> anyhow::Result<()> {
         self.accountant.count_misses_of(&[pid]);
         Ok(self.probe.add_process(pid)?)
@@ -118,7 +118,7 @@ impl Watcher for Spending {
 
     fn begin(&mut self) -> anyhow::Result<()> {
         self.before = self.probe.tally()?;
-        // with names, by which rows are known again in the end
+        // The account has names, by which its rows are found again at the end.
         self.before.account = Some(self.accountant.named_account(&mut self.resolver)?);
         Ok(())
     }
@@ -135,10 +135,10 @@ impl Watcher for Spending {
     }
 }
 
-/// Every shootdown, with its stack, into a trace.
-pub(crate) struct Recorder(Option<Recording>);
+/// Records every shootdown, with its stack, into a trace.
+pub(crate) struct RecordingWatcher(Option<Recording>);
 
-impl Recorder {
+impl RecordingWatcher {
     /// Starts to record into `dir`, which must not be there yet.
     pub(crate) fn start(dir: &Path, command: &[std::ffi::OsString]) -> anyhow::Result<Self> {
         let subject = Subject::command(command);
@@ -152,7 +152,7 @@ impl Recorder {
     }
 }
 
-impl Watcher for Recorder {
+impl RunWatcher for RecordingWatcher {
     fn add(&mut self, pid: u32) -> anyhow::Result<()> {
         match &mut self.0 {
             Some(recording) => {

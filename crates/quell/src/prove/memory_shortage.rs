@@ -1,4 +1,4 @@
-//! Whether memory was short in the runs with a plan: libquell.so keeps nothing then.
+//! Counts the runs with a plan in which memory was short, because libquell.so keeps nothing then.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use quell_remedy::SHIM_LIBRARY;
 
 use crate::preload::memory_is_short;
 
-/// Runs with the plan, and those of them that began or ended while memory was short.
-pub(super) struct Short {
+/// The runs with the plan, and those of them that began or ended while memory was short.
+pub(super) struct MemoryShortage {
     /// Whether the plan has the library.
     asked: bool,
     runs: u32,
     short: u32,
 }
 
-impl Short {
-    pub(super) fn of(environment: &BTreeMap<String, String>) -> Self {
+impl MemoryShortage {
+    pub(super) fn of_environment(environment: &BTreeMap<String, String>) -> Self {
         let list = environment.get("LD_PRELOAD");
         Self {
             asked: list.is_some_and(|list| list.contains(SHIM_LIBRARY)),
@@ -24,8 +24,8 @@ impl Short {
         }
     }
 
-    /// Looks before and after a run.
-    pub(super) fn during<T>(&mut self, run: impl FnOnce() -> T) -> T {
+    /// Makes a run, and looks for a shortage before and after it.
+    pub(super) fn watch_run<T>(&mut self, run: impl FnOnce() -> T) -> T {
         let before = self.asked && memory_is_short();
         let ran = run();
         self.runs += 1;
@@ -33,8 +33,8 @@ impl Short {
         ran
     }
 
-    /// What to know of it.
-    pub(super) fn note(&self) -> Option<String> {
+    /// The note for the user, where memory was short.
+    pub(super) fn shortage_note(&self) -> Option<String> {
         (self.short > 0).then(|| {
             format!(
                 "memory was short in {} of {} runs with the plan, and {SHIM_LIBRARY} keeps nothing while it is (the limit of the control group, or /proc/pressure/memory above 1 %): with more of it the plan stops more",
@@ -53,13 +53,16 @@ mod tests {
     fn notes() {
         let none = BTreeMap::from([("LD_PRELOAD".to_owned(), "/a/libother.so".to_owned())]);
         let ours = BTreeMap::from([("LD_PRELOAD".to_owned(), "/a/libquell.so".to_owned())]);
-        assert!(!Short::of(&none).asked && !Short::of(&BTreeMap::new()).asked);
-        let mut short = Short::of(&ours);
-        assert!(short.asked && short.note().is_none());
-        assert_eq!(short.during(|| 7), 7);
+        assert!(
+            !MemoryShortage::of_environment(&none).asked
+                && !MemoryShortage::of_environment(&BTreeMap::new()).asked
+        );
+        let mut short = MemoryShortage::of_environment(&ours);
+        assert!(short.asked && short.shortage_note().is_none());
+        assert_eq!(short.watch_run(|| 7), 7);
         assert_eq!(short.runs, 1);
         (short.runs, short.short) = (20, 3);
-        let note = short.note().unwrap();
+        let note = short.shortage_note().unwrap();
         assert!(
             note.starts_with("memory was short in 3 of 20 runs"),
             "{note}"
