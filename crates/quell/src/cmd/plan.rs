@@ -28,7 +28,7 @@ use crate::plan::{
 use crate::prove::temp_dir::{RUN_TRACE, TempDir, WATCHED_TRACE};
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::command::{command_title, shell_words};
-use crate::show::lines::list;
+use crate::show::lines::bullet_list;
 use crate::show::style::BOLD;
 use crate::show::units::{count, percent, plural};
 use crate::show::{self, emit};
@@ -241,7 +241,7 @@ fn text(
         out.push_str(&describe_remedies(plan));
     }
     let cpu_ns = subject.observed.account.as_ref().map_or(0, |a| a.cpu_ns);
-    out.push_str(&show::advice::text(&subject.observed.advice, cpu_ns));
+    out.push_str(&show::advice::advice_text(&subject.observed.advice, cpu_ns));
     out.push_str(&describe_candidates(candidates, &subject.command));
     let found: Vec<String> = subject
         .observed
@@ -249,8 +249,8 @@ fn text(
         .iter()
         .map(ToString::to_string)
         .collect();
-    out.push_str(&list("Found", &found));
-    out.push_str(&list("Notes", notes));
+    out.push_str(&bullet_list("Found", &found));
+    out.push_str(&bullet_list("Notes", notes));
     if !plan.remedies.is_empty() {
         let predicted = plan.predicted_stop();
         if plan.remedies.len() > 1 && predicted > 0.0 {

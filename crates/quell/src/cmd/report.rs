@@ -18,7 +18,7 @@ use crate::usage::usage;
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let named = [args.output.as_deref(), args.html.as_deref()];
-    for file in named.into_iter().filter_map(show::file) {
+    for file in named.into_iter().filter_map(show::file_named) {
         leave_alone(&args.traces, file)?;
     }
     match args.traces.as_slice() {

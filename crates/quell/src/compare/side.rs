@@ -75,7 +75,7 @@ impl Side {
     /// Says what is missing.
     pub(super) fn with_losses(mut self) -> Self {
         if self.summary.lost > 0 {
-            let lost = summary::lost(self.summary.lost, self.summary.crowded);
+            let lost = summary::lost_note(self.summary.lost, self.summary.crowded);
             self.notes.push(format!("{lost}."));
         }
         if self.summary.lost_stacks > 0 {

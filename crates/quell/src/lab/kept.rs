@@ -23,7 +23,7 @@ pub(crate) struct Kept<'a> {
 impl<'a> Kept<'a> {
     /// Where one is named, whether it can be written: before anything that takes long.
     pub(crate) fn named(named: Option<&'a Path>) -> anyhow::Result<Option<Self>> {
-        let Some(file) = show::file(named) else {
+        let Some(file) = show::file_named(named) else {
             return Ok(None);
         };
         Replace::new(Some(file))?;

@@ -132,7 +132,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::show::lines::list;
+    use crate::show::lines::bullet_list;
 
     /// Check the text of a plan as people see it.
     #[test]
@@ -149,7 +149,7 @@ mod tests {
             }],
             notes: vec!["glibc: left as it is".into()],
         };
-        let text = describe_remedies(&plan) + &list("Notes", &plan.notes);
+        let text = describe_remedies(&plan) + &bullet_list("Notes", &plan.notes);
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
           jemalloc.decay
             sets _RJEM_MALLOC_CONF=dirty_decay_ms:-1

@@ -14,7 +14,7 @@ use crate::plan;
 use crate::show;
 use crate::show::account::headline;
 use crate::show::command::{command_title, shell_words};
-use crate::show::lines::{list, wrap};
+use crate::show::lines::{bullet_list, wrap};
 use crate::show::style::BOLD;
 use crate::show::table::Table;
 use crate::show::units::{percent, ratio_as_change, time};
@@ -217,10 +217,10 @@ pub(crate) fn proof_text(proof: &Proof, saved: Option<&Path>) -> String {
             "\n{BOLD}At stake{BOLD:#}\n{}",
             wrap(&at_stake(account), 2)
         );
-        out.push_str(&show::advice::text(&proof.advice, account.cpu_ns));
+        out.push_str(&show::advice::advice_text(&proof.advice, account.cpu_ns));
     }
     let tried: Vec<String> = proof.tried.iter().map(TriedChange::report_line).collect();
-    out.push_str(&list("Tried, by runs beside each other", &tried));
+    out.push_str(&bullet_list("Tried, by runs beside each other", &tried));
     if proof.plan.remedies.is_empty() {
         let _ = writeln!(out, "\n{BOLD}Plan{BOLD:#}\n  empty");
     } else {
@@ -269,9 +269,9 @@ pub(crate) fn proof_text(proof: &Proof, saved: Option<&Path>) -> String {
             ))
         };
         let reasons: Vec<String> = proof.metrics.iter().filter_map(reason).collect();
-        out.push_str(&list("Why no evidence", &reasons));
+        out.push_str(&bullet_list("Why no evidence", &reasons));
     }
-    out.push_str(&list("Notes", &proof.notes));
+    out.push_str(&bullet_list("Notes", &proof.notes));
     if proof.overall.verdict == Verdict::Better && !proof.plan.remedies.is_empty() {
         out.push_str(&plan::how_to_keep(
             &proof.plan,

@@ -27,7 +27,7 @@ pub(crate) fn run(
     output: Option<&Path>,
 ) -> anyhow::Result<()> {
     check(format, args)?;
-    let output = show::file(output);
+    let output = show::file_named(output);
     if format.is_binary() && output.is_none() && io::stdout().is_terminal() {
         return Err(usage(format!(
             "{} is binary, and not for a terminal: name a file with '-o FILE', or redirect the output",

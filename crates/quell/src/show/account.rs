@@ -12,36 +12,36 @@ use super::table::{Table, say_how_many_more};
 use super::units::{count, percent, plural, time, time_or_dash};
 
 /// Below this share of CPU time and of the time that passed there is nothing to win.
-const NOTHING: f64 = 0.01;
+const NOTICEABLE_SHARE: f64 = 0.01;
 
 /// Functions and holders of a mechanism that are shown.
-const EACH: usize = 3;
+const MAX_ROWS_EACH: usize = 3;
 
-fn share(ns: u64, of: u64) -> f64 {
+fn share_of(ns: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { ns as f64 / of as f64 }
 }
 
 fn is_below_notice(a: &AccountSummary) -> bool {
-    a.ceiling.cpu < NOTHING && a.ceiling.wall < NOTHING
+    a.ceiling.cpu < NOTICEABLE_SHARE && a.ceiling.wall < NOTICEABLE_SHARE
 }
 
-/// Whether it is certain enough that there is nothing to win, for a program that was long enough to tell: where even the upper
-/// end of the interval is next to nothing.
+/// Whether it is certain enough that there is nothing to win: the program ran long enough for samples, and even the upper
+/// end of the interval is tiny.
 pub(crate) fn is_nothing_to_win(a: &AccountSummary) -> bool {
     let [_, most] = a.memory_cpu_ci95;
-    a.samples > 0 && is_below_notice(a) && share(most, a.cpu_ns) < 3.0 * NOTHING
+    a.samples > 0 && is_below_notice(a) && share_of(most, a.cpu_ns) < 3.0 * NOTICEABLE_SHARE
 }
 
-/// The first line: what is at stake.
+/// The first line, with the share of time that is at stake.
 pub(crate) fn headline(a: &AccountSummary) -> String {
-    let [low, high] = a.memory_cpu_ci95.map(|ns| share(ns, a.cpu_ns).min(1.0));
+    let [low, high] = a.memory_cpu_ci95.map(|ns| share_of(ns, a.cpu_ns).min(1.0));
     let slept = match a.blocked_ns {
         0 => "no thread slept for it".to_owned(),
         ns => format!("it made threads sleep for {}", time(ns)),
     };
     let told = format!(
         "{} of {} of CPU time is memory management ({} to {}), and {slept}",
-        percent(share(a.memory_cpu_ns, a.cpu_ns).min(1.0)),
+        percent(share_of(a.memory_cpu_ns, a.cpu_ns).min(1.0)),
         time(a.cpu_ns),
         percent(low),
         percent(high),
@@ -63,11 +63,11 @@ pub(crate) fn text(out: &mut String, a: &AccountSummary, top: usize) {
     advised_text(out, a, &[], top);
 }
 
-/// The same with advice, which is what a reader can act on: it comes before the tables.
+/// The same with advice. It comes before the tables, because a reader can act on it.
 pub(super) fn advised_text(out: &mut String, a: &AccountSummary, advice: &[Advised], top: usize) {
     let _ = writeln!(out, "{BOLD}{}{BOLD:#}", headline(a));
     if !advice.is_empty() {
-        let _ = writeln!(out, "{}", super::advice::text(advice, a.cpu_ns));
+        let _ = writeln!(out, "{}", super::advice::advice_text(advice, a.cpu_ns));
     }
     if a.mechanisms.is_empty() {
         return;
@@ -82,8 +82,8 @@ pub(super) fn advised_text(out: &mut String, a: &AccountSummary, advice: &[Advis
     ]);
     for m in a.mechanisms.iter().take(top) {
         t.row(mechanism_row(a, m));
-        for who in m.who.iter().skip(1).take(EACH - 1) {
-            // what is too little to matter takes no line
+        for who in m.who.iter().skip(1).take(MAX_ROWS_EACH - 1) {
+            // A function with too little time to matter takes no line.
             if (who.cpu_ns + who.blocked_ns) * 10 < m.cpu_ns + m.blocked_ns {
                 break;
             }
@@ -99,11 +99,11 @@ pub(super) fn advised_text(out: &mut String, a: &AccountSummary, advice: &[Advis
     }
     out.push_str(&t.text());
     say_how_many_more(out, a.mechanisms.len(), top);
-    holders(out, a);
-    if let Some(line) = a.tlb_misses.as_ref().and_then(walks) {
+    write_holders(out, a);
+    if let Some(line) = a.tlb_misses.as_ref().and_then(walks_line) {
         let _ = writeln!(out, "\n{line}");
     }
-    footer(out, a);
+    write_footer(out, a);
 }
 
 fn mechanism_row(a: &AccountSummary, m: &MechanismRow) -> Vec<String> {
@@ -111,11 +111,11 @@ fn mechanism_row(a: &AccountSummary, m: &MechanismRow) -> Vec<String> {
         time_or_dash(m.cpu_ns),
         match m.cpu_ns {
             0 => "-".to_owned(),
-            ns => percent(share(ns, a.cpu_ns)),
+            ns => percent(share_of(ns, a.cpu_ns)),
         },
         time_or_dash(m.blocked_ns),
         time_or_dash(m.longest_ns),
-        match each(m).or_else(|| given(m)) {
+        match time_each(m).or_else(|| given_advice(m)) {
             Some(more) => format!("{}, {more}", m.mechanism),
             None => m.mechanism.name().to_owned(),
         },
@@ -123,8 +123,8 @@ fn mechanism_row(a: &AccountSummary, m: &MechanismRow) -> Vec<String> {
     ]
 }
 
-/// What one of them takes, where they are counted.
-fn each(m: &MechanismRow) -> Option<String> {
+/// The time of one event, for mechanisms whose events are counted.
+fn time_each(m: &MechanismRow) -> Option<String> {
     let counted = matches!(
         m.mechanism,
         Mechanism::Fork | Mechanism::ShootdownHit | Mechanism::ShootdownWait
@@ -136,9 +136,10 @@ fn each(m: &MechanismRow) -> Option<String> {
     counted.then(|| format!("{} each", time(each)))
 }
 
-/// The process with the largest forks, where several fork: in the average of all, a shell's small ones hide a large one.
+/// The process with the largest forks, where several fork: an average over all would hide a large fork among a shell's
+/// small ones.
 fn dearest_fork(m: &MechanismRow) -> Option<String> {
-    // a fork or two that a sample fell on by chance are none
+    // A process with a fork or two that a sample hit by chance is passed over.
     let matters = |w: &&WhoRow| (w.cpu_ns + w.blocked_ns) * 10 >= m.cpu_ns + m.blocked_ns;
     let dearest = m
         .who
@@ -154,9 +155,9 @@ fn dearest_fork(m: &MechanismRow) -> Option<String> {
 }
 
 /// The advice that most of the time was spent on, with its share where there were others.
-fn given(m: &MechanismRow) -> Option<String> {
+fn given_advice(m: &MechanismRow) -> Option<String> {
     let first = m.advice.first()?;
-    let of = share(first.cpu_ns + first.blocked_ns, m.cpu_ns + m.blocked_ns);
+    let of = share_of(first.cpu_ns + first.blocked_ns, m.cpu_ns + m.blocked_ns);
     Some(match m.advice.len() {
         1 => first.advice.to_string(),
         _ => format!("{} {}", percent(of), first.advice),
@@ -174,17 +175,19 @@ pub(crate) fn with_file(function: &str, file: &str) -> String {
 
 /// The function that had it done and its file, with the allocator's that it called.
 pub(crate) fn code(w: &WhoRow) -> String {
-    let code = with_file(&symbol::short(&w.function), &w.file);
+    let code = with_file(&symbol::shorten_symbol(&w.function), &w.file);
     match w.allocator.as_str() {
         "" => code,
         allocator => match allocator.rsplit_once(" (") {
-            Some((function, file)) => format!("{code} by {} ({file}", symbol::short(function)),
+            Some((function, file)) => {
+                format!("{code} by {} ({file}", symbol::shorten_symbol(function))
+            }
             None => format!("{code} by {allocator}"),
         },
     }
 }
 
-/// What a holder was doing, and how it held the lock.
+/// The work of a holder, and how it held the lock.
 pub(crate) fn doing(h: &HolderShare) -> String {
     match h.role {
         HolderRole::Alone => h.doing.to_string(),
@@ -196,7 +199,7 @@ pub(crate) fn doing(h: &HolderShare) -> String {
 
 /// The function and its file, the share of the mechanism, and the process.
 fn who_text(m: &MechanismRow, w: &WhoRow) -> String {
-    let of = share(w.cpu_ns + w.blocked_ns, m.cpu_ns + m.blocked_ns);
+    let of = share_of(w.cpu_ns + w.blocked_ns, m.cpu_ns + m.blocked_ns);
     let code = match code(w) {
         code if code.is_empty() => code,
         code => code + ", ",
@@ -208,17 +211,17 @@ fn who_text(m: &MechanismRow, w: &WhoRow) -> String {
     format!("{} {code}{process}", percent(of))
 }
 
-fn holders(out: &mut String, a: &AccountSummary) {
+fn write_holders(out: &mut String, a: &AccountSummary) {
     for m in a.mechanisms.iter().filter(|m| !m.holders.is_empty()) {
         let all: u64 = m.holders.iter().map(|h| h.blocked_ns).sum();
         heading(out, &format!("Who held it: {}", m.mechanism));
         let mut t = Table::new(&[
             ">blocked", ">of it", ">waits", ">longest", ">pid", "name", "doing",
         ]);
-        for h in m.holders.iter().take(EACH) {
+        for h in m.holders.iter().take(MAX_ROWS_EACH) {
             t.row(vec![
                 time(h.blocked_ns),
-                percent(share(h.blocked_ns, all)),
+                percent(share_of(h.blocked_ns, all)),
                 count(h.waits),
                 time(h.longest_ns),
                 match h.pid {
@@ -230,12 +233,12 @@ fn holders(out: &mut String, a: &AccountSummary) {
             ]);
         }
         out.push_str(&t.text());
-        say_how_many_more(out, m.holders.len(), EACH);
+        say_how_many_more(out, m.holders.len(), MAX_ROWS_EACH);
     }
 }
 
-/// What page walks take, where it is counted: apart from all sums, for it is the program's own time.
-pub(crate) fn walks(t: &TlbMisses) -> Option<String> {
+/// The cost of page walks, where it is counted. It stands apart from all sums, because it is the program's own time.
+pub(crate) fn walks_line(t: &TlbMisses) -> Option<String> {
     let misses = t.misses.map(|n| plural(n, "miss"));
     let line = match (t.walk_share, misses) {
         (Some(of), misses) => format!(
@@ -252,7 +255,7 @@ pub(crate) fn walks(t: &TlbMisses) -> Option<String> {
     Some(format!("{line}{apart}{}", scaled.unwrap_or_default()))
 }
 
-fn footer(out: &mut String, a: &AccountSummary) {
+fn write_footer(out: &mut String, a: &AccountSummary) {
     let mut notes = vec![format!(
         "settings could touch {} of CPU time, {} of the time that passed",
         percent(a.ceiling.cpu),
@@ -269,7 +272,7 @@ fn footer(out: &mut String, a: &AccountSummary) {
     if waits && !a.sees_holders {
         notes.push("this kernel does not tell who holds a lock: Linux 5.19 does".to_owned());
     }
-    // one in ten is worth a word
+    // One in ten is worth a note.
     if a.early_ends * 10 > a.with_stack {
         notes.push(format!(
             "of {} stacks {} end early: what called these functions is not seen",
@@ -346,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Check that mechanism, function, holder and what it did are on the first screen, and that the first line says so
+    /// Check that mechanism, function, holder and its work are on the first screen, and that the first line says so
     /// where nothing can be won.
     #[test]
     fn tells_who_and_whom_for() {
@@ -375,7 +378,7 @@ mod tests {
         );
     }
 
-    /// Check that what walks take is told apart from the sums, where it is counted, and else in the last line and shortly;
+    /// Check that the cost of walks stands apart from the sums, where it is counted, and else shortly in the last line;
     /// and that it changes no other figure.
     #[test]
     fn walks_are_told_apart() {
@@ -426,7 +429,7 @@ mod tests {
         assert_eq!(out.matches("TLB").count(), 1, "{out}");
     }
 
-    /// Check that of forks the largest are told, with whose they are, and of one process alone without.
+    /// Check that the largest forks are named with their process, and those of a single process without it.
     #[test]
     fn the_largest_forks_are_told() {
         let who = |comm: &str, ms: u64, forks, each_ms: u64| WhoRow {
@@ -448,7 +451,7 @@ mod tests {
             who("redis-server", 82, 2, 41),
             who("grep", 2, 1, 99),
         ];
-        let text = |row: &MechanismRow| each(row).unwrap_or_default();
+        let text = |row: &MechanismRow| time_each(row).unwrap_or_default();
         let row_of_all = MechanismRow {
             blocked_ns: 0,
             ..row(203, several.to_vec())

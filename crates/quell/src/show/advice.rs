@@ -1,4 +1,4 @@
-//! Advice as text: what was seen, with its time, the program's own switch, and who says so.
+//! Advice as text: the finding with its time, the program's own switch, and the source.
 
 use std::fmt::Write as _;
 
@@ -9,32 +9,39 @@ use super::style::{BOLD, DIM};
 use super::symbol;
 use super::units::{percent, time};
 
-/// So many are shown: JSON has all.
-const MOST: usize = 2;
+/// Text shows so many at most; JSON has all.
+const MAX_ADVICE_SHOWN: usize = 2;
 
-/// Nothing where there is none. `cpu_ns` is the CPU time of all that was watched.
-pub(crate) fn text(advice: &[Advised], cpu_ns: u64) -> String {
+/// The part of a report that has the advice; empty without any. `cpu_ns` is the CPU time of all watched processes.
+pub(crate) fn advice_text(advice: &[Advised], cpu_ns: u64) -> String {
     let mut out = String::new();
     if advice.is_empty() {
         return out;
     }
     // Writing to a String does not fail.
     let _ = writeln!(out, "\n{BOLD}Advice, where no setting reaches{BOLD:#}");
-    for one in advice.iter().take(MOST) {
-        let seen = wrap(&format!("{}: {}", one.what, seen(one, cpu_ns)), 4);
+    for one in advice.iter().take(MAX_ADVICE_SHOWN) {
+        let seen = wrap(
+            &format!("{}: {}", one.what, touched_and_place(one, cpu_ns)),
+            4,
+        );
         let _ = write!(out, "  · {}", seen.trim_start());
         out.push_str(&wrap(&format!("do: {}", one.switch), 4));
         out.push_str(&wrap(&format!("why: {}", one.why), 4));
         let _ = writeln!(out, "    {DIM}source: {}{DIM:#}", one.source);
     }
-    if let Some(more) = advice.len().checked_sub(MOST).filter(|&n| n > 0) {
+    if let Some(more) = advice
+        .len()
+        .checked_sub(MAX_ADVICE_SHOWN)
+        .filter(|&n| n > 0)
+    {
         let _ = writeln!(out, "  {DIM}and {more} more, which --json has{DIM:#}");
     }
     out
 }
 
-/// The time that it could touch, what was seen beside that, and where.
-fn seen(one: &Advised, cpu_ns: u64) -> String {
+/// The time that it could touch, further findings, and the place.
+fn touched_and_place(one: &Advised, cpu_ns: u64) -> String {
     let mut parts = Vec::new();
     if one.cpu_ns > 0 {
         let share = percent((one.cpu_ns as f64 / cpu_ns.max(1) as f64).min(1.0));
@@ -46,17 +53,17 @@ fn seen(one: &Advised, cpu_ns: u64) -> String {
     if !one.because.is_empty() {
         parts.push(one.because.clone());
     }
-    format!("{}; {}", parts.join(", "), short(&one.place))
+    format!("{}; {}", parts.join(", "), short_place(&one.place))
 }
 
-/// A process and its function, without what C++ and Rust have in brackets.
-fn short(place: &str) -> String {
+/// A process and its function, without the parameters that C++ and Rust have in brackets.
+fn short_place(place: &str) -> String {
     let parts = place
         .split_once(": ")
         .and_then(|(comm, code)| Some((comm, code.rsplit_once(" (")?)));
     match parts {
         Some((comm, (function, file))) => {
-            format!("{comm}: {} ({file}", symbol::short(function))
+            format!("{comm}: {} ({file}", symbol::shorten_symbol(function))
         }
         None => place.to_owned(),
     }
@@ -80,11 +87,11 @@ mod tests {
         }
     }
 
-    /// Check that the time, what one took and the switch are told, and that no more than two are.
+    /// Check that each piece of advice has its time, the cost of one call and the switch, and that there are two at most.
     #[test]
     fn told_with_time() {
         let one = advised(1_302_000_000, 400_000_000);
-        let text = text(&[one.clone(), one.clone(), one], 2_604_000_000);
+        let text = advice_text(&[one.clone(), one.clone(), one], 2_604_000_000);
         let text = anstream::adapter::strip_str(&text).to_string();
         let told = "
 Advice, where no setting reaches
@@ -99,26 +106,26 @@ Advice, where no setting reaches
         assert!(text.ends_with("  and 1 more, which --json has\n"), "{text}");
     }
 
-    /// Check that long names of functions are shortened, and that what a holder did stays as it is.
+    /// Check that long names of functions are shortened, and that the work of a holder stays as it is.
     #[test]
     fn names_are_short() {
         let long = "<alloc::sync::Arc<vm::mmap::Mmap<vm::mmap::AlignedLength>>>::drop_slow_and_more_of_it (_lib.so)";
-        let place = short(&format!("python: {long}"));
+        let place = short_place(&format!("python: {long}"));
         assert!(place.starts_with("python: <Arc<…>>::drop_slow"), "{place}");
         assert!(place.ends_with(" (_lib.so)"), "{place}");
         let held = "python3: read /proc/12/smaps";
-        assert_eq!(short(held), held);
+        assert_eq!(short_place(held), held);
     }
 
-    /// Check that time that was not spent is not told, and that without advice there is nothing.
+    /// Check that a time of zero is left out, and that the text is empty without advice.
     #[test]
     fn only_what_there_is() {
-        let text = text(&[advised(0, 50_000_000)], 1_000_000_000);
+        let text = advice_text(&[advised(0, 50_000_000)], 1_000_000_000);
         assert!(
             text.contains(": threads slept for 50.0 ms, 31.0 ms each"),
             "{text}"
         );
         assert!(!text.contains("of CPU time"), "{text}");
-        assert_eq!(super::text(&[], 1), "");
+        assert_eq!(advice_text(&[], 1), "");
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Row<'a> {
     pub(crate) function: &'a str,
     pub(crate) pid: u32,
     pub(crate) comm: &'a str,
-    /// In order.
+    /// Ascending.
     pub(crate) cpus: Vec<u32>,
     pub(crate) calls: u64,
     pub(crate) timed: u64,
@@ -42,7 +42,7 @@ impl<'a> Row<'a> {
     }
 
     /// A figure that only calls with times have.
-    fn timed(&self, ns: u64) -> String {
+    fn time_or_dash_if_untimed(&self, ns: u64) -> String {
         if self.timed == 0 {
             "-".to_owned()
         } else {
@@ -51,7 +51,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// By function and culprit, over all CPUs, most calls first.
+/// Rows by function and culprit, over all CPUs, most calls first.
 pub(crate) fn rows(calls: &Calls) -> Vec<Row<'_>> {
     let mut rows: BTreeMap<(&str, CallKind, u32), Row<'_>> = BTreeMap::new();
     for c in &calls.by {
@@ -62,13 +62,13 @@ pub(crate) fn rows(calls: &Calls) -> Vec<Row<'_>> {
         row.cpus.sort_unstable();
         row.cpus.dedup();
     }
-    // stable: those with as many stay in the order of their names
+    // The sort is stable: rows with as many calls stay in the order of their names.
     rows.sort_by_key(|r| Reverse(r.calls));
     rows
 }
 
-/// Everything, each table with at most `top` rows.
-pub(super) fn text(out: &mut String, calls: &Calls, top: usize) {
+/// Writes all tables of function calls, each with at most `top` rows.
+pub(super) fn write_calls(out: &mut String, calls: &Calls, top: usize) {
     // writing to a String does not fail
     heading(out, "Function calls: what CPUs were made to run for others");
     let total = calls.total();
@@ -94,9 +94,9 @@ pub(super) fn text(out: &mut String, calls: &Calls, top: usize) {
     for row in rows.iter().take(top) {
         t.row(vec![
             count(row.calls),
-            row.timed(row.delay_ns.checked_div(row.timed).unwrap_or(0)),
-            row.timed(row.stall_ns),
-            row.timed(row.stall_max_ns),
+            row.time_or_dash_if_untimed(row.delay_ns.checked_div(row.timed).unwrap_or(0)),
+            row.time_or_dash_if_untimed(row.stall_ns),
+            row.time_or_dash_if_untimed(row.stall_max_ns),
             cpus::text(&row.cpus),
             row.kind.name().to_owned(),
             row.function.to_owned(),
@@ -111,10 +111,10 @@ pub(super) fn text(out: &mut String, calls: &Calls, top: usize) {
         "  {DIM}{}; delay is the mean from asking to running, longest since the start{DIM:#}",
         notes.join("; ")
     );
-    at_whom(out, calls, top);
+    write_callees(out, calls, top);
 }
 
-fn at_whom(out: &mut String, calls: &Calls, top: usize) {
+fn write_callees(out: &mut String, calls: &Calls, top: usize) {
     if calls.at.is_empty() {
         return;
     }
@@ -177,15 +177,16 @@ mod tests {
         }
     }
 
-    /// Check what is printed: one row a function and culprit over its CPUs, no times where there are none, and what is missing.
+    /// Check the tables: one row for each function and culprit over its CPUs, no times where there are none, and the notes
+    /// about missing calls.
     #[test]
     fn rows_are_printed() {
         let mut out = String::new();
-        text(&mut out, &calls(), 2);
+        write_calls(&mut out, &calls(), 2);
         let plain = anstream::adapter::strip_str(&out).to_string();
         insta::assert_snapshot!(plain);
         let mut all = String::new();
-        text(&mut all, &calls(), 9);
+        write_calls(&mut all, &calls(), 9);
         let plain = anstream::adapter::strip_str(&all).to_string();
         let kick = plain.lines().find(|l| l.contains("nohz_full")).unwrap();
         assert_eq!(
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn nothing_is_said() {
         let mut out = String::new();
-        text(&mut out, &Calls::default(), 5);
+        write_calls(&mut out, &Calls::default(), 5);
         let plain = anstream::adapter::strip_str(&out).to_string();
         assert!(plain.contains("0 calls"), "{plain}");
     }

@@ -3,11 +3,11 @@
 use quell_event::Text;
 use quell_remedy::quote;
 
-/// More of a command than so many bytes is not shown, and more characters of it are in no title.
-const LONGEST_COMMAND: usize = 4096;
+/// A shown command has at most so many bytes, and one in a title at most so many characters.
+const MAX_COMMAND_BYTES: usize = 4096;
 pub(crate) const LONGEST_TITLE: usize = 200;
 
-/// A command as a shell reads it back. Of one that is too long to be read, the words that are left out are shown by `…`.
+/// A command as a shell reads it back. One that is too long for people ends with `…` for the words that are left out.
 pub(crate) fn shell_words<S: AsRef<str>>(argv: &[S]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%^".contains(c);
     let word = |w: &S| match w.as_ref() {
@@ -19,7 +19,7 @@ pub(crate) fn shell_words<S: AsRef<str>>(argv: &[S]) -> String {
         if !out.is_empty() {
             out.push(' ');
         }
-        if out.len() + word.len() > LONGEST_COMMAND {
+        if out.len() + word.len() > MAX_COMMAND_BYTES {
             return out + "…";
         }
         out.push_str(&word);
@@ -49,7 +49,7 @@ mod tests {
         let long = "x".repeat(1 << 20);
         assert_eq!(shell_words(&["a", &long, "b"]), "a …");
         let words = shell_words(&vec!["word"; 10_000]);
-        assert!(words.len() <= LONGEST_COMMAND + 4 && words.ends_with("word …"));
+        assert!(words.len() <= MAX_COMMAND_BYTES + 4 && words.ends_with("word …"));
         assert_eq!(command_title(&words).chars().count(), LONGEST_TITLE);
     }
 }

@@ -6,15 +6,17 @@ use quell_event::text::clean;
 
 use super::style::heading;
 
-/// How wide running text gets, in characters.
-const WIDTH: usize = 98;
+/// The width of running text, in characters.
+const MAX_LINE_CHARS: usize = 98;
 
-/// Breaks text between words into lines, each indented. Names of others may be in it.
+/// Breaks text between words into lines, each indented. It may hold names from other programs, so it is cleaned.
 pub(crate) fn wrap(text: &str, indent: usize) -> String {
     let (mut out, mut line) = (String::new(), String::new());
     let margin = " ".repeat(indent);
     for word in text.split_whitespace().map(clean) {
-        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if !line.is_empty()
+            && indent + line.chars().count() + 1 + word.chars().count() > MAX_LINE_CHARS
+        {
             let _ = writeln!(out, "{margin}{line}");
             line.clear();
         }
@@ -30,7 +32,7 @@ pub(crate) fn wrap(text: &str, indent: usize) -> String {
 }
 
 /// A list of remarks under a heading; nothing if there are none.
-pub(crate) fn list(title: &str, notes: &[String]) -> String {
+pub(crate) fn bullet_list(title: &str, notes: &[String]) -> String {
     let mut out = String::new();
     if notes.is_empty() {
         return out;
@@ -57,7 +59,7 @@ mod tests {
         assert!(
             wrapped
                 .lines()
-                .all(|l| l.chars().count() <= WIDTH || l.contains(&long))
+                .all(|l| l.chars().count() <= MAX_LINE_CHARS || l.contains(&long))
         );
         let words = |t: &str| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&wrapped), words(&text));

@@ -1,4 +1,4 @@
-//! How things are printed: numbers, tables, and the summary that stat and report share.
+//! Text for people: numbers, tables, and the summary that stat and report share.
 
 pub(crate) mod account;
 pub(crate) mod advice;
@@ -26,19 +26,19 @@ pub(crate) use replace::Replace;
 use crate::usage::usage;
 
 /// The file that an option names, if it is one: `-` is stdout.
-pub(crate) fn file(named: Option<&Path>) -> Option<&Path> {
+pub(crate) fn file_named(named: Option<&Path>) -> Option<&Path> {
     named.filter(|path| path.as_os_str() != "-")
 }
 
-/// Where data goes: stdout, or the file that `-o` names.
+/// Opens the output for data: stdout, or the file that `-o` names.
 ///
 /// # Errors
 ///
 /// If the file can't be created.
 pub(crate) fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
-    Ok(match file(path) {
+    Ok(match file_named(path) {
         None => Box::new(anstream::stdout()),
-        Some(path) => Box::new(anstream::StripStream::new(create(path)?)),
+        Some(path) => Box::new(anstream::StripStream::new(create_output(path)?)),
     })
 }
 
@@ -48,11 +48,11 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-fn create(path: &Path) -> anyhow::Result<File> {
+fn create_output(path: &Path) -> anyhow::Result<File> {
     File::create(path).map_err(|err| usage(format!("can't write to {}: {err}", path.display())))
 }
 
-/// A reader that has gone is no error.
+/// Passes an error on, but for a reader that has gone, which is none.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ pub(crate) fn unless_gone(written: anyhow::Result<()>) -> anyhow::Result<()> {
     let is_gone = |err: &anyhow::Error| {
         err.chain().any(|cause| {
             let broken = |err: &io::Error| err.kind() == io::ErrorKind::BrokenPipe;
-            // serde_json keeps an error of the writer to itself, but for its kind
+            // serde_json hides an error of the writer, but for its kind.
             cause.downcast_ref::<io::Error>().is_some_and(broken)
                 || cause
                     .downcast_ref::<serde_json::Error>()
@@ -75,7 +75,7 @@ pub(crate) fn unless_gone(written: anyhow::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Where a path leads: to itself, or if it is a link to nothing yet, there.
+/// The target of a path: its own if it is no link, else the one that the link names, which need not exist.
 pub(crate) fn led_to(path: &Path) -> PathBuf {
     match std::fs::read_link(path) {
         Ok(to) => folder_of(path).join(to),
@@ -83,7 +83,7 @@ pub(crate) fn led_to(path: &Path) -> PathBuf {
     }
 }
 
-/// Writes all of it. A reader that has gone (`| head`) is no error.
+/// Writes the whole text. A reader that has gone (`| head`) is no error.
 ///
 /// # Errors
 ///
@@ -92,22 +92,22 @@ pub(crate) fn emit(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
     emit_more(out, text).map(|_| ())
 }
 
-/// The same, where more is to come: false if the reader has gone.
+/// Writes a part of the text; false if the reader has gone, so that no more need follow.
 ///
 /// # Errors
 ///
 /// Any other error of the writer.
 pub(crate) fn emit_more(out: &mut dyn Write, text: &str) -> anyhow::Result<bool> {
-    let text = safe(text);
+    let text = safe_text(text);
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(err) if err.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         other => other.map(|()| true).context("can't write the result"),
     }
 }
 
-/// What is safe to look at as it is, but for what was cleaned when it came in and for colours, is written as it is. What
-/// somebody forgot is not: JSON says it by its own escapes.
-fn safe(text: &str) -> Cow<'_, str> {
+/// The last guard against control characters that a terminal would obey. Text of other programs is cleaned where it comes
+/// in; if that was forgotten somewhere, JSON gets escapes here and text gets question marks. Our own colours stay.
+fn safe_text(text: &str) -> Cow<'_, str> {
     if text.starts_with('{') {
         return text::json(text);
     }

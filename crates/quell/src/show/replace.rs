@@ -1,4 +1,4 @@
-//! Files that are there as a whole or not at all.
+//! Output files that appear as a whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -9,31 +9,31 @@ use std::path::{Path, PathBuf};
 use super::folder_of;
 use crate::usage::usage;
 
-/// Where a result goes: stdout, or a file that is written under another name beside its own, which it
-/// gets when it is whole. What was there before stays until then, and for good if anything fails.
-pub(crate) struct Replace(Place);
+/// The destination of a result: stdout, or a file that is written under another name beside its own, which it gets when
+/// it is whole. An older file stays until then, and for good if anything fails.
+pub(crate) struct Replace(Destination);
 
-enum Place {
+enum Destination {
     Stdout,
-    /// What can't be replaced, such as a terminal or a pipe.
+    /// A file that can't be replaced, such as a terminal or a pipe.
     Node(PathBuf),
     File {
         /// The file itself, where the name is a link to it.
         file: PathBuf,
-        /// The other name.
+        /// The temporary name.
         aside: PathBuf,
     },
 }
 
 impl Replace {
-    /// Looks whether it could be written, before anything that takes long. `-` is stdout.
+    /// Checks that it could be written, before anything that takes long. `-` is stdout.
     ///
     /// # Errors
     ///
     /// The folder is not there, or the name is a folder's.
     pub(crate) fn new(named: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(named) = super::file(named) else {
-            return Ok(Self(Place::Stdout));
+        let Some(named) = super::file_named(named) else {
+            return Ok(Self(Destination::Stdout));
         };
         let cant = |why: &dyn std::fmt::Display| {
             usage(format!("can't write to {}: {why}", named.display()))
@@ -45,7 +45,7 @@ impl Replace {
         };
         Ok(Self(match fs::metadata(&file) {
             Ok(there) if there.is_dir() => return Err(cant(&"it is a folder")),
-            Ok(there) if !there.is_file() => Place::Node(file),
+            Ok(there) if !there.is_file() => Destination::Node(file),
             _ => {
                 let may = rustix::fs::Access::WRITE_OK;
                 rustix::fs::access(folder_of(&file), may).map_err(|err| cant(&err))?;
@@ -54,12 +54,12 @@ impl Replace {
                 aside.push(name);
                 aside.push(format!(".{}.tmp", std::process::id()));
                 let aside = file.with_file_name(aside);
-                Place::File { file, aside }
+                Destination::File { file, aside }
             }
         }))
     }
 
-    /// Writes it.
+    /// Writes the result, and puts the file into its place.
     ///
     /// # Errors
     ///
@@ -69,13 +69,15 @@ impl Replace {
         write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         match self.0 {
-            Place::Stdout => stream(io::stdout().lock(), write),
-            Place::Node(node) => stream(OpenOptions::new().write(true).open(node)?, write),
-            Place::File { file, aside } => {
-                let result =
-                    fill(&aside, &file, write).and_then(|()| Ok(fs::rename(&aside, &file)?));
+            Destination::Stdout => write_buffered(io::stdout().lock(), write),
+            Destination::Node(node) => {
+                write_buffered(OpenOptions::new().write(true).open(node)?, write)
+            }
+            Destination::File { file, aside } => {
+                let result = write_and_name(&aside, &file, write)
+                    .and_then(|()| Ok(fs::rename(&aside, &file)?));
                 if result.is_err() {
-                    // it may never have been created, and the first error says more
+                    // It may never have been created, and the first error says more.
                     let _ = fs::remove_file(&aside);
                 }
                 result
@@ -84,7 +86,7 @@ impl Replace {
     }
 }
 
-fn stream(
+fn write_buffered(
     to: impl Write,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -93,20 +95,20 @@ fn stream(
     Ok(out.flush()?)
 }
 
-/// A file without a name: what ends quell half-way leaves nothing. `None` where the file system has none such
-/// (open(2), O_TMPFILE).
-fn nameless(folder: &Path) -> Option<File> {
+/// Opens a file without a name, so that nothing is left if quell is killed half-way. `None` where the file system has no
+/// such files (open(2), O_TMPFILE).
+fn open_nameless(folder: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
     rustix::fs::open(folder, flags, mode).ok().map(File::from)
 }
 
-/// Never through a link that somebody has put there.
+/// Creates a file, and never follows a link that somebody has put there.
 fn create_new(path: &Path) -> io::Result<File> {
     let create = || File::options().write(true).create_new(true).open(path);
     match create() {
-        // of a process with this number that was killed: of a link, the link goes, and not what it names
+        // A killed process with this number left it. If it is a link, the link is removed, and its target stays.
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(path)?;
             create()
@@ -116,9 +118,9 @@ fn create_new(path: &Path) -> io::Result<File> {
 }
 
 /// Gives a file without a name one (linkat(2)).
-fn name(file: &File, path: &Path) -> io::Result<()> {
+fn link_name(file: &File, path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD};
-    // of a process with this number that was killed
+    // A killed process with this number may have left one.
     let _ = fs::remove_file(path);
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(rustix::fs::linkat(
@@ -130,20 +132,20 @@ fn name(file: &File, path: &Path) -> io::Result<()> {
     )?)
 }
 
-fn fill(
+fn write_and_name(
     aside: &Path,
     file: &Path,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let nameless = nameless(folder_of(file));
+    let nameless = open_nameless(folder_of(file));
     let is_nameless = nameless.is_some();
     let new = match nameless {
         Some(new) => new,
         None => create_new(aside)?,
     };
-    // who may read the old one may read the new one, and nobody else, from the first byte on
+    // The new file has the owner and rights of the old one from the first byte on, so that nobody else may read it.
     if let Ok(old) = fs::metadata(file) {
-        // only root may give files away
+        // Only root may give files away, so this may fail.
         let _ = std::os::unix::fs::fchown(&new, Some(old.uid()), Some(old.gid()));
         new.set_permissions(old.permissions())?;
     }
@@ -151,7 +153,7 @@ fn fill(
     write(&mut out)?;
     let new = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     if is_nameless {
-        name(&new, aside)?;
+        link_name(&new, aside)?;
     }
     Ok(())
 }
@@ -210,7 +212,7 @@ mod tests {
         let mode = fs::metadata(&file).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read(&file).expect("a file"), b"b");
-        if nameless(dir.path()).is_some() {
+        if open_nameless(dir.path()).is_some() {
             let new = Replace::new(Some(&file)).expect("it can be written");
             let written = new.write(|_| {
                 assert_eq!(names(dir.path()).len(), 2);
@@ -220,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Check that a link stays a link, that a device is written to and not replaced, and that what can't
+    /// Check that a link stays a link, that a device is written to and not replaced, and that a path which can't
     /// be written is known before.
     #[test]
     fn odd_places() {

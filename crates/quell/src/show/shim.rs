@@ -1,4 +1,4 @@
-//! What libquell.so has done, as text.
+//! The counters of libquell.so as text.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use super::table::plain;
 use super::units::{bytes, count, plural};
 use crate::preload::Library;
 
-/// Processes that are shown.
-const SHOWN: usize = 5;
-/// What is older is said to be.
-const FRESH: Duration = Duration::from_millis(10);
+/// The most processes in the text.
+const MAX_PROCESSES_SHOWN: usize = 5;
+/// Counters that are older are shown with their age.
+const MAX_FRESH_AGE: Duration = Duration::from_millis(10);
 
-/// A part of a summary for each process that has the library; nothing where there is none. And why it could not be
-/// read.
+/// A part of a summary for each process that has the library, and the reason where its counters could not be read; empty
+/// where no process has it.
 pub(crate) fn text(library: &Library) -> String {
     let mut out = String::new();
-    for process in library.processes.iter().take(SHOWN) {
+    for process in library.processes.iter().take(MAX_PROCESSES_SHOWN) {
         let (seen, age) = (&process.seen, process.age());
         let mut head = format!("libquell.so in {} {}", seen.pid, plain(&seen.comm));
-        if age > FRESH {
+        if age > MAX_FRESH_AGE {
             let _ = write!(head, ", as it was {} ms ago", count(age.as_millis() as u64));
         }
         heading(&mut out, &head);
@@ -83,7 +83,7 @@ pub(crate) fn text(library: &Library) -> String {
             );
         }
     }
-    let more = library.processes.len().saturating_sub(SHOWN);
+    let more = library.processes.len().saturating_sub(MAX_PROCESSES_SHOWN);
     if more > 0 {
         let _ = writeln!(
             out,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::preload::counters::Seen;
 
-    /// Check the words, also of what could not be read, and that a process without the library has none.
+    /// Check the words, also for counters that could not be read, and that a process without the library has none.
     #[test]
     fn words() {
         assert_eq!(text(&Library::default()), "");
@@ -118,7 +118,7 @@ mod tests {
                 .collect(),
         };
         let mut library = Library::default();
-        library.remember(seen, Instant::now() + FRESH);
+        library.remember(seen, Instant::now() + MAX_FRESH_AGE);
         library.unread = Some("try as root".to_owned());
         insta::assert_snapshot!(anstream::adapter::strip_str(&text(&library)), @r"
 

@@ -1,15 +1,15 @@
-//! How text stands out, where the terminal shows it.
+//! The styles that make text stand out, where the terminal shows them.
 
 use std::fmt::Write as _;
 
 use anstyle::Style;
 
-/// What is read first.
+/// For text that should be read first.
 pub(crate) const BOLD: Style = Style::new().bold();
-/// What is read last.
+/// For text that can be read last.
 pub(crate) const DIM: Style = Style::new().dimmed();
 
-/// The title of a part, after an empty line.
+/// Writes the title of a part, after an empty line.
 pub(crate) fn heading(out: &mut String, text: &str) {
     // writing to a String does not fail
     let _ = writeln!(out, "\n{BOLD}{text}{BOLD:#}");

@@ -1,4 +1,4 @@
-//! The summary as text: how much, who, at whom, why, where, from which code.
+//! The summary as text: totals, culprits, victims, causes, regions and stacks.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use super::table::{Table, clean, say_how_many_more};
 use super::units::{count, percent, plural, time};
 use super::{account, calls};
 
-/// The whole text. Each table has at most `top` rows and says what it leaves out.
+/// The whole text. Each table has at most `top` rows, and says how many it leaves out.
 pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
     advised_text(s, title, &[], top)
 }
 
-/// The same with advice.
+/// The whole text with advice, which has its place below the first line.
 pub(crate) fn advised_text(s: &Summary, title: &str, advice: &[Advised], top: usize) -> String {
     let mut out = String::new();
     // writing to a String does not fail
@@ -29,22 +29,22 @@ pub(crate) fn advised_text(s: &Summary, title: &str, advice: &[Advised], top: us
     if let Some(a) = &s.account {
         account::advised_text(&mut out, a, advice, top);
     }
-    how_much(&mut out, s);
+    write_totals(&mut out, s);
     if s.shootdowns > 0 {
-        who(&mut out, s, top);
-        at_whom(&mut out, s, top);
-        why(&mut out, s, top);
-        regions(&mut out, s, top);
-        stacks(&mut out, s, top);
+        write_culprits(&mut out, s, top);
+        write_victims(&mut out, s, top);
+        write_causes(&mut out, s, top);
+        write_regions(&mut out, s, top);
+        write_stacks(&mut out, s, top);
     }
     if let Some(calls) = &s.calls {
-        calls::text(&mut out, calls, top);
+        calls::write_calls(&mut out, calls, top);
     }
-    footer(&mut out, s);
+    write_footer(&mut out, s);
     out
 }
 
-fn how_much(out: &mut String, s: &Summary) {
+fn write_totals(out: &mut String, s: &Summary) {
     let rate = if s.duration_ns == 0 {
         0
     } else {
@@ -54,7 +54,7 @@ fn how_much(out: &mut String, s: &Summary) {
     t.row(vec![
         count(s.shootdowns),
         "shootdowns".into(),
-        format!("{} a second, {}", count(rate), kinds(s)),
+        format!("{} a second, {}", count(rate), full_share_text(s)),
     ]);
     let each = if s.shootdowns == 0 {
         0.0
@@ -78,39 +78,42 @@ fn how_much(out: &mut String, s: &Summary) {
         (&s.delay_ns, "delay of victims"),
         (&s.stall_ns, "stall of victims"),
     ] {
-        t.row(vec![time(q.sum), name.into(), quantiles(q)]);
+        t.row(vec![time(q.sum), name.into(), quantiles_text(q)]);
     }
     t.row(lost_share(s));
     // the first line of the table is its empty heading
     out.push_str(t.text().trim_start_matches('\n'));
 }
 
-/// The share of CPU time in waits and stalls. More than there was can't be lost: such a figure is an error of ours, and is
-/// said and not shown. A sum over some that are timed may be a little above what it stands for.
+/// The share of CPU time in waits and stalls. It can't be above one: such a figure is an error of ours, so the row says that
+/// it is left out. A sum that is estimated from some shootdowns may be a little too large, which is allowed for.
 fn lost_share(s: &Summary) -> Vec<String> {
-    const ESTIMATE: f64 = 1.02;
+    const MAX_ESTIMATE_RATIO: f64 = 1.02;
     let share = s.share_lost();
-    let (figure, why) = if share > ESTIMATE {
-        let told = format!("left out: the sum is more than the time of {}", cpus(s));
+    let (figure, why) = if share > MAX_ESTIMATE_RATIO {
+        let told = format!(
+            "left out: the sum is more than the time of {}",
+            cpus_text(s)
+        );
         ("-".to_owned(), told)
     } else {
-        let told = format!("waits and stalls, of {}", cpus(s));
+        let told = format!("waits and stalls, of {}", cpus_text(s));
         (percent(share.min(1.0)), told)
     };
     vec![figure, "of CPU time lost".into(), why]
 }
 
-/// How many CPUs there were: a broken number where some came or went.
-fn cpus(s: &Summary) -> String {
+/// The number of CPUs, with a fraction where some came or went.
+fn cpus_text(s: &Summary) -> String {
     let online = s.cpus_online();
-    // rounding is no change
+    // Rounding is no change.
     if (online - f64::from(s.cpus)).abs() < 0.005 {
         return plural(s.cpus.into(), "CPU");
     }
     format!("{online:.2} CPUs on average: some came or went")
 }
 
-fn kinds(s: &Summary) -> String {
+fn full_share_text(s: &Summary) -> String {
     if s.shootdowns == 0 {
         return "none full".to_owned();
     }
@@ -125,7 +128,7 @@ fn kinds(s: &Summary) -> String {
     }
 }
 
-fn quantiles(q: &Quantiles) -> String {
+fn quantiles_text(q: &Quantiles) -> String {
     format!(
         "p50 {}, p99 {}, p99.9 {}, max {}",
         time(q.p50),
@@ -135,23 +138,23 @@ fn quantiles(q: &Quantiles) -> String {
     )
 }
 
-fn who(out: &mut String, s: &Summary, top: usize) {
+fn write_culprits(out: &mut String, s: &Summary, top: usize) {
     heading(out, "Who: culprits");
     let mut t = Table::new(&[">shootdowns", ">victims", ">wait", ">pid", "name"]);
     for c in s.culprits.iter().take(top) {
         t.row(vec![
             count(c.shootdowns),
             count(c.victims),
-            spent(s, c.wait_ns),
+            time_or_untimed(s, c.wait_ns),
             c.pid.to_string(),
             c.comm.to_string(),
         ]);
-        // a thread that did it all alone needs no line of its own
+        // A thread that did it all alone needs no line of its own.
         for th in c.threads.iter().take(top).filter(|_| c.threads.len() > 1) {
             t.row(vec![
                 count(th.shootdowns),
                 String::new(),
-                spent(s, th.wait_ns),
+                time_or_untimed(s, th.wait_ns),
                 th.tid.to_string(),
                 format!("· {}", th.comm),
             ]);
@@ -161,7 +164,7 @@ fn who(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.culprits.len(), top);
 }
 
-fn at_whom(out: &mut String, s: &Summary, top: usize) {
+fn write_victims(out: &mut String, s: &Summary, top: usize) {
     heading(out, "At whom: victims");
     let mut t = Table::new(&[">hits", ">stall", ">pid", "name", ""]);
     for v in s.victims_by.iter().take(top) {
@@ -172,7 +175,7 @@ fn at_whom(out: &mut String, s: &Summary, top: usize) {
         };
         t.row(vec![
             count(v.hits),
-            spent(s, v.stall_ns),
+            time_or_untimed(s, v.stall_ns),
             v.pid.to_string(),
             v.comm.to_string(),
             mark.into(),
@@ -182,7 +185,7 @@ fn at_whom(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.victims_by.len(), top);
 }
 
-fn why(out: &mut String, s: &Summary, top: usize) {
+fn write_causes(out: &mut String, s: &Summary, top: usize) {
     heading(out, "Why: causes");
     let mut t = Table::new(&[">shootdowns", ">victims", ">wait", ">stall", "cause"]);
     for c in s.causes.iter().take(top) {
@@ -190,8 +193,8 @@ fn why(out: &mut String, s: &Summary, top: usize) {
         t.row(vec![
             count(c.shootdowns),
             count(c.victims),
-            spent(s, c.wait_ns),
-            spent(s, c.stall_ns),
+            time_or_untimed(s, c.wait_ns),
+            time_or_untimed(s, c.stall_ns),
             name,
         ]);
     }
@@ -199,7 +202,7 @@ fn why(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.causes.len(), top);
 }
 
-fn regions(out: &mut String, s: &Summary, top: usize) {
+fn write_regions(out: &mut String, s: &Summary, top: usize) {
     if s.regions.is_empty() {
         return;
     }
@@ -212,12 +215,12 @@ fn regions(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.regions.len(), top);
 }
 
-fn stacks(out: &mut String, s: &Summary, top: usize) {
+fn write_stacks(out: &mut String, s: &Summary, top: usize) {
     if s.stacks.is_empty() {
         return;
     }
     heading(out, "From which code: user stacks, innermost first");
-    // a stack takes many lines: a third as many as rows of a table
+    // A stack takes many lines, so there are a third as many as rows of a table.
     let top = top.div_ceil(3);
     for stack in s.stacks.iter().take(top) {
         let share = stack.shootdowns as f64 / s.shootdowns.max(1) as f64;
@@ -228,7 +231,7 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
             percent(share),
             stack.cause
         );
-        // a function that calls itself is one line
+        // A function that calls itself is one line.
         let lines: Vec<&str> = stack.lines().collect();
         for same in lines.chunk_by(|a, b| a == b) {
             let times = match same.len() {
@@ -241,8 +244,8 @@ fn stacks(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.stacks.len(), top);
 }
 
-/// What it means that so many were lost, of which some found no room to be told apart.
-pub(crate) fn lost(all: u64, crowded: u64) -> String {
+/// The meaning of lost records, some of which were counted but had no room for a row of their own.
+pub(crate) fn lost_note(all: u64, crowded: u64) -> String {
     let told = format!("lost {}", count(all));
     let more = format!("counted under {MORE}, for too many processes were to be told apart");
     match all.saturating_sub(crowded) {
@@ -256,25 +259,25 @@ pub(crate) fn lost(all: u64, crowded: u64) -> String {
     }
 }
 
-/// A time, or that nothing of it was timed.
-fn spent(s: &Summary, ns: u64) -> String {
+/// A time, or a dash where none of it was timed.
+fn time_or_untimed(s: &Summary, ns: u64) -> String {
     match ns {
         0 if s.untimed > 0 => "-".to_owned(),
         ns => time(ns),
     }
 }
 
-/// Said where not all shootdowns were timed.
+/// The note for a summary in which not all shootdowns were timed.
 pub(crate) fn untimed(s: &Summary) -> Option<String> {
     s.timed_one_in()
         .map(|every| format!("times are of one shootdown in {every:.1}, counts are of all"))
 }
 
-fn footer(out: &mut String, s: &Summary) {
+fn write_footer(out: &mut String, s: &Summary) {
     let mut notes = vec![match s.lost {
         0 if !s.lost_known => "lost: not known".to_owned(),
         0 => "lost 0".to_owned(),
-        n => lost(n, s.crowded),
+        n => lost_note(n, s.crowded),
     }];
     if s.lost_stacks > 0 {
         notes.push(format!("{} not kept", plural(s.lost_stacks, "stack")));
@@ -292,7 +295,7 @@ fn footer(out: &mut String, s: &Summary) {
             plural(s.self_shootdowns, "shootdown")
         ));
     }
-    // both are of the counts
+    // Both come from the counters.
     if s.lost_known && s.self_ns > 0 {
         notes.push(format!("quell used {} of CPU time", time(s.self_ns)));
     }
@@ -304,15 +307,15 @@ mod tests {
     use super::*;
     use quell_event::summary::StackRow;
 
-    /// Check that what found no room is not said to be missing, and that the rest is.
+    /// Check that records without room are not reported as missing, and that the others are.
     #[test]
     fn what_was_lost() {
         assert_eq!(
-            lost(7, 0),
+            lost_note(7, 0),
             "lost 7: figures that need records are too low by so much"
         );
-        assert!(lost(7, 7).starts_with("lost 7: counted under (more)"));
-        let both = lost(7, 3);
+        assert!(lost_note(7, 7).starts_with("lost 7: counted under (more)"));
+        let both = lost_note(7, 3);
         assert!(
             both.contains("too low by 4, and 3 counted under (more)"),
             "{both}"
@@ -328,10 +331,10 @@ mod tests {
             online_ns,
             ..Summary::default()
         };
-        assert_eq!(cpus(&summary(None)), "4 CPUs");
-        assert_eq!(cpus(&summary(Some(3_999_999))), "4 CPUs");
+        assert_eq!(cpus_text(&summary(None)), "4 CPUs");
+        assert_eq!(cpus_text(&summary(Some(3_999_999))), "4 CPUs");
         assert_eq!(
-            cpus(&summary(Some(3_500_000))),
+            cpus_text(&summary(Some(3_500_000))),
             "3.50 CPUs on average: some came or went"
         );
     }
@@ -358,7 +361,7 @@ mod tests {
         );
     }
 
-    /// Check that a function that calls itself is one line, and that a stack's outer frames come last.
+    /// Check that a function that calls itself is one line, and that the outer frames of a stack come last.
     #[test]
     fn recursion_is_one_line() {
         let frames = ["madvise", "walk", "walk", "walk", "main", "walk"];
@@ -373,7 +376,7 @@ mod tests {
             ..Summary::default()
         };
         let mut out = String::new();
-        stacks(&mut out, &summary, 10);
+        write_stacks(&mut out, &summary, 10);
         let lines: Vec<&str> = out.lines().map(str::trim).collect();
         let expected = [
             "3 shootdowns (75 %), munmap",

@@ -8,18 +8,18 @@ use quell_event::text::{self, is_plain};
 use super::style::DIM;
 use super::units::count;
 
-/// A text of ours with texts of others in it, which were cleaned when they came in: what was forgotten is not printed.
-/// Colours (ESC, `[`, digits and semicolons, `m`) stay, for cells have some of our own.
+/// A line of ours without control characters. Texts of other programs in it were cleaned where they came in; this catches
+/// those that were forgotten. Colours (ESC, `[`, digits and semicolons, `m`) stay, because cells have some of our own.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    keep(text, "")
+    replace_controls(text, "")
 }
 
-/// The same of several lines.
+/// The same for several lines.
 pub(crate) fn clean_lines(text: &str) -> Cow<'_, str> {
-    keep(text, "\n\t")
+    replace_controls(text, "\n\t")
 }
 
-fn keep<'a>(text: &'a str, more: &str) -> Cow<'a, str> {
+fn replace_controls<'a>(text: &'a str, more: &str) -> Cow<'a, str> {
     let is_colour = |rest: &str| {
         rest.strip_prefix('[').is_some_and(|rest| {
             rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
@@ -36,7 +36,7 @@ fn keep<'a>(text: &'a str, more: &str) -> Cow<'a, str> {
     Cow::Owned(chars.map(|at| if stays(at) { at.1 } else { '?' }).collect())
 }
 
-/// A text from a file of somebody else's, which has no colours either.
+/// A text from another program's file, which may have no colours either.
 pub(crate) fn plain(text: &str) -> String {
     text::clean(text).into_owned()
 }
@@ -48,7 +48,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// With these headings; a heading that begins with `>` is of a column of numbers.
+    /// A table with these headings; one that begins with `>` is for a column of numbers.
     pub(crate) fn new(headings: &[&str]) -> Self {
         Self {
             right: headings.iter().map(|h| h.starts_with('>')).collect(),
@@ -61,7 +61,7 @@ impl Table {
         }
     }
 
-    /// Adds a row. Names in it are of others, hence [`clean`].
+    /// Adds a row. Its names come from other programs, so each cell is passed through [`clean`].
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows
             .push(cells.iter().map(|c| clean(c).into_owned()).collect());

@@ -1,6 +1,6 @@
 //! Numbers for people: 1,234,567; 12.3 µs; 650 MB; 12 %.
 
-/// With commas.
+/// A count with commas.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -18,16 +18,16 @@ pub(crate) fn short(n: u64) -> String {
     if n < 1000 {
         return n.to_string();
     }
-    scaled(n as f64, &["", "k", "M", "G"], 1000.0).replace(' ', "")
+    three_digits(n as f64, &["", "k", "M", "G"], 1000.0).replace(' ', "")
 }
 
-/// So many in so many ns, as a number a second: with a decimal where there are few.
+/// A count within a duration as a rate per second, with a decimal where it is low.
 pub(crate) fn rate(n: u64, duration_ns: u64) -> String {
     if n == 0 || duration_ns == 0 {
         return "0".to_owned();
     }
     let rate = n as f64 * 1e9 / duration_ns as f64;
-    // an interval is some µs longer than asked for
+    // An interval lasts some µs longer than intended.
     if rate >= 9.95 || (rate - rate.round()).abs() < rate * 0.02 && rate >= 0.5 {
         return count(rate.round() as u64);
     }
@@ -37,7 +37,7 @@ pub(crate) fn rate(n: u64, duration_ns: u64) -> String {
     format!("{rate:.1}")
 }
 
-/// A time of so many ns within so many ns, as a time a second.
+/// A time within a duration as a time per second.
 pub(crate) fn time_rate(ns: u64, duration_ns: u64) -> String {
     if duration_ns == 0 {
         return time(0);
@@ -45,8 +45,8 @@ pub(crate) fn time_rate(ns: u64, duration_ns: u64) -> String {
     time((ns as f64 * 1e9 / duration_ns as f64).round() as u64)
 }
 
-/// Three digits and a unit.
-fn scaled(value: f64, units: &[&str], step: f64) -> String {
+/// A value with three digits and a unit.
+fn three_digits(value: f64, units: &[&str], step: f64) -> String {
     let mut value = value;
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {
@@ -62,12 +62,12 @@ fn scaled(value: f64, units: &[&str], step: f64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// A time of so many ns.
+/// A time with its unit.
 pub(crate) fn time(ns: u64) -> String {
-    scaled(ns as f64, &["ns", "µs", "ms", "s"], 1000.0)
+    three_digits(ns as f64, &["ns", "µs", "ms", "s"], 1000.0)
 }
 
-/// A time of so many ns, or a dash for none.
+/// A time with its unit, or a dash for none.
 pub(crate) fn time_or_dash(ns: u64) -> String {
     match ns {
         0 => "-".to_owned(),
@@ -75,18 +75,18 @@ pub(crate) fn time_or_dash(ns: u64) -> String {
     }
 }
 
-/// An amount of memory, decimal as in the contract's bytes.
+/// An amount of memory, in decimal units as the contract has them.
 pub(crate) fn bytes(n: u64) -> String {
-    scaled(n as f64, &["B", "kB", "MB", "GB", "TB"], 1000.0)
+    three_digits(n as f64, &["B", "kB", "MB", "GB", "TB"], 1000.0)
 }
 
-/// A share, 0 to 1.
+/// A share of 0 to 1 in per cent.
 pub(crate) fn percent(share: f64) -> String {
     let p = share * 100.0;
     match p {
         0.0 => "0 %".to_owned(),
         p if p.abs() < 0.05 => "<0.1 %".to_owned(),
-        // all but a few are not all
+        // Nearly all is not shown as all.
         p if (99.5..100.0).contains(&p) => format!("{:.1} %", (p * 10.0).floor() / 10.0),
         p if p.abs() < 9.95 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
@@ -112,7 +112,7 @@ pub(crate) fn ratio_as_change(ratio: f64) -> String {
         return format!("×{ratio:.0}");
     }
     let percent = (ratio - 1.0) * 100.0;
-    // As many digits as keep 99.9 % apart from all of it.
+    // There are enough digits to distinguish 99.9 % from all of it.
     let digits = match percent.abs() {
         _ if ratio == 0.0 => 0,
         p if p < 9.95 => 1,
