@@ -2,27 +2,27 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, ns of CLOCK_MONOTONIC: the clock of the probe.
+/// The time by CLOCK_MONOTONIC, in ns: the clock of the probe.
 pub(crate) fn monotonic_ns() -> u64 {
-    ns(ClockId::Monotonic)
+    clock_ns(ClockId::Monotonic)
 }
 
-/// Now, ns since 1970.
+/// The time since 1970, in ns.
 pub(crate) fn wall_ns() -> u64 {
-    ns(ClockId::Realtime)
+    clock_ns(ClockId::Realtime)
 }
 
-/// Since the machine started, ns, with the time that it slept.
+/// The time since the machine started, in ns, with the time that it slept.
 pub(crate) fn boottime_ns() -> u64 {
-    ns(ClockId::Boottime)
+    clock_ns(ClockId::Boottime)
 }
 
-/// CPU time that this process has used so far, all threads, ns.
+/// The CPU time of all threads of this process so far, in ns.
 pub(crate) fn own_cpu_ns() -> u64 {
-    ns(ClockId::ProcessCPUTime)
+    clock_ns(ClockId::ProcessCPUTime)
 }
 
-fn ns(clock: ClockId) -> u64 {
+fn clock_ns(clock: ClockId) -> u64 {
     let t = clock_gettime(clock);
     u64::try_from(t.tv_sec * 1_000_000_000 + t.tv_nsec).unwrap_or(0)
 }

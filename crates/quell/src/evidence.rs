@@ -1,4 +1,4 @@
-//! From a trace to what a plan is chosen by.
+//! Makes the evidence for a plan from a trace and from a program's files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,26 +14,26 @@ use quell_remedy::{
     Evidence, FoundSoftware, ObservedTime, ShootdownSource, recognise_command, recognise_modules,
 };
 
-use crate::report::{Origin, Report};
+use crate::report::{Report, ShootdownOrigin};
 use crate::show::units::plural;
 
-/// What was observed of a program.
-pub(crate) struct Observed {
+/// The evidence on a program, with the notes for its user.
+pub(crate) struct ObservedProgram {
     pub(crate) evidence: Evidence,
     pub(crate) found: Vec<FoundSoftware>,
     pub(crate) notes: Vec<String>,
     pub(crate) shootdowns: u64,
-    /// Those by processes that were not watched.
+    /// The shootdowns by processes that were not watched.
     pub(crate) others: u64,
-    /// Where the time went, if the trace has it.
+    /// The account of the time, if the trace has one.
     pub(crate) account: Option<AccountSummary>,
-    /// What no setting reaches.
+    /// Advice for costs that no setting reaches.
     pub(crate) advice: Vec<Advised>,
 }
 
-impl Observed {
-    /// Adds what the trace's stacks did not lead to: an allocator that was quiet as it was watched.
-    pub(crate) fn add_found(&mut self, more: Vec<FoundSoftware>) {
+impl ObservedProgram {
+    /// Adds allocators that the trace's stacks did not lead to, because they were quiet while the program was watched.
+    pub(crate) fn add_found(&mut self, more: Vec<Found>) {
         for f in more {
             let is_same = |known: &FoundSoftware| {
                 known.kind == f.kind
@@ -45,7 +45,8 @@ impl Observed {
         }
     }
 
-    /// [`Observed::add_found`] of what a command's program is built of. What can't be read adds nothing: it ran.
+    /// [`ObservedProgram::add_found`] for the allocators in a command's files. Files that can't be read add nothing, and are no
+    /// error, because the command ran.
     pub(crate) fn add_found_of(&mut self, command: &[OsString]) {
         if let Ok(recognised) = recognise_command(command, &|name| std::env::var_os(name)) {
             self.add_found(recognised.found);
@@ -58,10 +59,10 @@ impl Observed {
 /// # Errors
 ///
 /// If the trace can't be read.
-pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
+pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<ObservedProgram> {
     let report = Report::open(dir)?;
     let recognised = recognise_modules(report.modules.iter().map(AsRef::as_ref));
-    let sources = report.origins.into_iter().map(source).collect();
+    let sources = report.origins.into_iter().map(plan_source).collect();
     let shootdowns = report.own.shootdowns;
     let others = report.summary.shootdowns.saturating_sub(shootdowns);
     let account = report.summary.account;
@@ -74,7 +75,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
             plural(others, "shootdown"),
         )
     });
-    Ok(Observed {
+    Ok(ObservedProgram {
         evidence: Evidence {
             shootdowns,
             sources,
@@ -85,7 +86,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
             full: report.own.full,
             by_strangers: report.by_strangers,
             from_start: report.from_start,
-            unfit: sanitizer(None, &report.modules),
+            unfit: sanitizer_reason(None, &report.modules),
             wrappers: recognised.wrappers,
             spent,
             ..Evidence::default()
@@ -105,14 +106,14 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<Observed> {
     })
 }
 
-/// Whether two names lead to one file: `libx.so.2` is mapped as what it links to.
-fn is_one_file(a: &FoundSoftware, b: &FoundSoftware) -> bool {
-    let file = |f: &FoundSoftware| f.module.canonicalize().ok();
+/// Whether two names lead to one file: `libx.so.2` is mapped under the name of the file that it links to.
+fn is_one_file(a: &Found, b: &Found) -> bool {
+    let file = |f: &Found| f.module.canonicalize().ok();
     file(a).is_some_and(|a| file(b) == Some(a))
 }
 
-/// Where the time went, for what a remedy could win of it.
-fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> ObservedTime {
+/// The account in the form by which a remedy's possible gain is computed.
+fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> Spent {
     let hits = summary.mechanism(Mechanism::ShootdownHit);
     ObservedTime {
         account,
@@ -121,9 +122,9 @@ fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> Obs
     }
 }
 
-/// In the words of a plan.
-pub(crate) fn source(origin: Origin) -> ShootdownSource {
-    ShootdownSource {
+/// An origin as the source of a plan.
+pub(crate) fn plan_source(origin: ShootdownOrigin) -> Source {
+    Source {
         cause: origin.cause,
         caller_module: origin.module,
         caller_symbol: origin.symbol,
@@ -132,8 +133,8 @@ pub(crate) fn source(origin: Origin) -> ShootdownSource {
     }
 }
 
-/// Why a library of an environment's `LD_PRELOAD` is not loaded into a command, if so. Of a script it is the
-/// interpreter that counts; what a program starts in its turn is not looked at.
+/// The reason why the loader won't load a library of an environment's `LD_PRELOAD` into a command, if there is one. For a
+/// script its interpreter counts; programs that the command starts in turn are not checked.
 pub(crate) fn not_loaded(
     command: &[OsString],
     environment: &BTreeMap<String, String>,
@@ -163,9 +164,9 @@ pub(crate) fn for_32_bits(command: &[OsString]) -> Option<PathBuf> {
     is_32_bit(&program).then_some(program)
 }
 
-/// The sanitizers that stand between a program and its memory: their libraries as gcc and clang name them, what
-/// defines their start where they are linked into the program, and their names.
-const SANITIZERS: [([&str; 2], &str, &str); 5] = [
+/// The sanitizers that stand between a program and its memory: their libraries as gcc and clang name them, the symbol of
+/// their start where they are linked into the program, and their names.
+const KNOWN_SANITIZERS: [([&str; 2], &str, &str); 5] = [
     (
         ["libasan.so", "libclang_rt.asan"],
         "__asan_init",
@@ -193,21 +194,21 @@ const SANITIZERS: [([&str; 2], &str, &str); 5] = [
     ),
 ];
 
-/// Why no library may be loaded before a command's program, though the loader would do it, if so. A program that
-/// can't be found or read is taken for one that bears it.
+/// The reason why no library should be preloaded into a command's program though the loader would do it, if there is one.
+/// A program that can't be found or read is taken for one that bears it.
 pub(crate) fn unfit_for_preload(command: &[OsString]) -> Option<String> {
     let env = |name: &str| std::env::var_os(name);
     let found = needed::command(Path::new("/"), command, &env).ok()?;
-    sanitizer(Some(&found.program), &found.modules)
+    sanitizer_reason(Some(&found.program), &found.modules)
 }
 
-/// The words of a command, for remedies that go by what is set there.
-pub(crate) fn words(command: &[OsString]) -> Vec<String> {
+/// The words of a command, for remedies that depend on its options.
+pub(crate) fn command_words(command: &[OsString]) -> Vec<String> {
     let words = command.iter().map(|w| w.to_string_lossy().into_owned());
     words.collect()
 }
 
-/// [`unfit_for_preload`] and what the loader passes over without a word of quell's own: for choosing a plan.
+/// [`unfit_for_preload`], and programs that the loader passes over silently. It serves the choice of a plan.
 pub(crate) fn unfit_for_choice(command: &[OsString]) -> Option<String> {
     if for_32_bits(command).is_some() {
         return Some("the program is for 32 bits, and the preload library for 64".to_owned());
@@ -215,21 +216,28 @@ pub(crate) fn unfit_for_choice(command: &[OsString]) -> Option<String> {
     unfit_for_preload(command)
 }
 
-/// That a program has a sanitizer, by the names of its libraries or by what is linked into its file, as a reason.
-pub(crate) fn sanitizer<P: AsRef<Path>>(program: Option<&Path>, modules: &[P]) -> Option<String> {
+/// The reason that a program has a sanitizer, known by the names of its libraries or by symbols in its file.
+pub(crate) fn sanitizer_reason<P: AsRef<Path>>(
+    program: Option<&Path>,
+    modules: &[P],
+) -> Option<String> {
     let names = modules
         .iter()
         .filter_map(|m| m.as_ref().file_name()?.to_str());
     let names: Vec<&str> = names.collect();
-    let by_library = SANITIZERS.iter().find(|(libraries, _, _)| {
+    let by_library = KNOWN_SANITIZERS.iter().find(|(libraries, _, _)| {
         let is_one = |name: &&str| libraries.iter().any(|l| name.starts_with(l));
         names.iter().any(is_one)
     });
     let inside = || {
-        let is_start = |symbol: &[u8]| SANITIZERS.iter().any(|(_, s, _)| s.as_bytes() == symbol);
+        let is_start = |symbol: &[u8]| {
+            KNOWN_SANITIZERS
+                .iter()
+                .any(|(_, s, _)| s.as_bytes() == symbol)
+        };
         let starts = ElfFile::open(program?).ok()?.symbols(is_start);
         let start = starts.first()?;
-        SANITIZERS.iter().find(|(_, s, _)| *s == start.name)
+        KNOWN_SANITIZERS.iter().find(|(_, s, _)| *s == start.name)
     };
     let (_, _, name) = by_library.or_else(inside)?;
     let who = program.map_or("the program".into(), |p| p.display().to_string());
@@ -249,7 +257,7 @@ pub(crate) fn is_secure(command: &[OsString]) -> bool {
 
 /// Whether a file gives rights that its user has not: set-user-ID, set-group-ID, or capabilities.
 pub(crate) fn has_rights(file: &Path) -> bool {
-    // nothing on such a mount does (fs/namespace.c: mnt_may_suid())
+    // No file on such a mount does (fs/namespace.c: mnt_may_suid()).
     let mount = rustix::fs::statvfs(file);
     if mount.is_ok_and(|m| m.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID)) {
         return false;
@@ -262,18 +270,18 @@ pub(crate) fn has_rights(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|m| gives_rights(m.mode(), (m.uid(), m.gid()), capable, own))
 }
 
-/// What has AT_SECURE set (security/commoncap.c: cap_bprm_creds_from_file()): another user or group than who starts
-/// it, and capabilities unless root does.
+/// Whether the kernel sets AT_SECURE (security/commoncap.c: cap_bprm_creds_from_file()): the file belongs to another user or
+/// group than the one that starts it, or has capabilities and is not started by root.
 fn gives_rights(mode: u32, of: (u32, u32), capable: bool, own: (u32, u32)) -> bool {
     let user = mode & libc::S_ISUID != 0 && of.0 != own.0;
-    // without the right to execute it is of the kind for mandatory locks (fs/exec.c: bprm_fill_uid())
+    // Without the right to execute, the bit means mandatory locks (fs/exec.c: bprm_fill_uid()).
     let group_bits = libc::S_ISGID | libc::S_IXGRP;
     let group = mode & group_bits == group_bits && of.1 != own.1;
     user || group || capable && own.0 != 0
 }
 
-/// Whether a process was started with rights of its file, as the kernel told its loader: AT_SECURE (getauxval(3)).
-/// None where that may not be read.
+/// Whether a process was started with rights of its file, by the AT_SECURE that the kernel passed to its loader
+/// (getauxval(3)). None where that may not be read.
 pub(crate) fn is_process_secure(auxv: &[u8]) -> Option<bool> {
     const AT_SECURE: u64 = 23;
     let word = |bytes: &[u8]| Some(u64::from_ne_bytes(bytes.try_into().ok()?));
@@ -282,7 +290,7 @@ pub(crate) fn is_process_secure(auxv: &[u8]) -> Option<bool> {
         .map(|pair| Some((word(&pair[..8])?, word(&pair[8..])?)))
         .collect();
     let pairs = pairs?;
-    // of a program of 32 bits a pair is half as long, and its first words together are no key
+    // In a program of 32 bits a pair is half as long, so two of its words together are no valid key.
     if pairs.iter().any(|(key, _)| *key > u64::from(u32::MAX)) {
         return None;
     }
@@ -323,7 +331,7 @@ mod tests {
         assert!(!is_secure(&["/nowhere/at/all".into()]));
     }
 
-    /// Check that what the kernel told a loader is read, and that a table without it tells nothing.
+    /// Check that AT_SECURE is read from a loader's table, and that a table without it gives none.
     #[test]
     fn what_the_loader_was_told() {
         let table = |pairs: &[(u64, u64)]| {
@@ -346,18 +354,18 @@ mod tests {
         assert_eq!(is_process_secure(&own), Some(false));
     }
 
-    /// Check that a static program is told as one that loads nothing, a script by what runs it, and that without a
+    /// Check that a static program is reported as one that loads nothing, a script by its interpreter, and that without a
     /// library there is nothing to tell.
     #[test]
     fn what_is_not_loaded() {
         let _one = alone();
         let dir = tempfile::tempdir().unwrap();
-        let (source, program) = (dir.path().join("main.c"), dir.path().join("static"));
-        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let (plan_source, program) = (dir.path().join("main.c"), dir.path().join("static"));
+        std::fs::write(&plan_source, "int main(void) { return 0; }\n").unwrap();
         let mut cc = std::process::Command::new("cc");
         let built = cc
             .arg("-static")
-            .arg(&source)
+            .arg(&plan_source)
             .arg("-o")
             .arg(&program)
             .status();
@@ -376,7 +384,7 @@ mod tests {
         assert!(not_loaded(&[script.into()], &preload).is_some());
     }
 
-    /// Check that a program of 32 bits is told as one that the library is not loaded into, by a file that has no more
+    /// Check that a program of 32 bits is reported as one that the library is not loaded into, by a file that has no more
     /// than the head of one.
     #[test]
     fn narrow_programs() {
@@ -393,20 +401,20 @@ mod tests {
         assert_eq!(unfit_for_choice(&["sh".into()]), None);
     }
 
-    /// Check that programs with sanitizers are known: by the library that gcc links, by what clang puts inside, and no
+    /// Check that programs with sanitizers are known: by the library that gcc links, by the code that clang puts inside, and no
     /// other program is taken for one.
     #[test]
     fn sanitizers_are_known() {
         let _one = alone();
         let dir = tempfile::tempdir().unwrap();
-        let source = dir.path().join("main.c");
-        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let plan_source = dir.path().join("main.c");
+        std::fs::write(&plan_source, "int main(void) { return 0; }\n").unwrap();
         let build = |compiler: &str, flags: &[&str]| {
             let program = dir.path().join(format!("{compiler}{}", flags.join("")));
             let built = std::process::Command::new(compiler)
                 .args(flags)
                 .arg("-o")
-                .args([&program, &source])
+                .args([&program, &plan_source])
                 .output();
             built.is_ok_and(|o| o.status.success()).then_some(program)
         };

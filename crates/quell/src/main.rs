@@ -1,4 +1,4 @@
-//! quell finds, explains, stops and proves away TLB shootdowns.
+//! quell shows the time that virtual memory costs a program, names the cause, changes it, and proves the gain.
 
 #[macro_use]
 mod say;

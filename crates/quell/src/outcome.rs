@@ -1,11 +1,11 @@
-//! How a command ended, said in a line where it is worth one, and passed on as quell's own status.
+//! The end of a command: reported in a line where it is unusual, and passed on as quell's own status.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::launch::{Ended, Status, signals};
 
-fn name(argv: &[OsString]) -> String {
+fn program_name(argv: &[OsString]) -> String {
     let first = argv.first().map(|w| w.to_string_lossy().into_owned());
     first.unwrap_or_default()
 }
@@ -13,7 +13,7 @@ fn name(argv: &[OsString]) -> String {
 /// Says that a signal ends quell alone, and returns the status for it.
 pub(crate) fn left(argv: &[OsString], pids: &[u32], signal: i32) -> ExitCode {
     let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-    let (name, signal_name) = (name(argv), signals::name(signal));
+    let (name, signal_name) = (program_name(argv), signals::name(signal));
     say!(
         "quell: ended by {signal_name}; '{name}' ({}) runs on",
         pids.join(", ")
@@ -21,14 +21,14 @@ pub(crate) fn left(argv: &[OsString], pids: &[u32], signal: i32) -> ExitCode {
     by_signal(signal)
 }
 
-/// As a shell has it.
+/// The exit status for a signal, as a shell gives it.
 pub(crate) fn by_signal(signal: i32) -> ExitCode {
     Status::Signal(signal).exit_code()
 }
 
-/// Says what is unusual about the end of a command, and returns its status.
+/// Reports an unusual end of a command, and returns its status.
 pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String)]) -> ExitCode {
-    let name = name(argv);
+    let name = program_name(argv);
     if let Status::Signal(signal) = ended.status {
         say!("quell: '{name}' was ended by {}", signals::name(signal));
     }

@@ -1,14 +1,14 @@
-//! Words for people, on stderr. Nobody may be there to read them: a closed or full stderr is no reason to fail what
-//! was done (std's macros panic).
+//! Messages for people, on stderr. A closed or full stderr must not make finished work fail, so errors are ignored (std's
+//! macros panic).
 
-/// A line. It has no colours, and whatever of others is in it stays in it ([`quell_event::text::clean`]).
+/// Prints a line without colours. Text of other programs in it can't break out of it ([`quell_event::text::clean`]).
 macro_rules! say {
     ($($words:tt)*) => {
         $crate::say::line("", &format!($($words)*))
     };
 }
 
-/// Without an end of line, and as it is: for texts with colours, whose foreign parts are cleaned already.
+/// Prints text as it is, without a newline: for texts with colours, whose foreign parts are cleaned already.
 macro_rules! say_on {
     ($($words:tt)*) => {{
         use std::io::Write as _;
@@ -16,7 +16,7 @@ macro_rules! say_on {
     }};
 }
 
-/// A line behind a text of ours, which may have colours.
+/// Prints a line after a prefix of our own, which may have colours.
 pub(crate) fn line(ours: &str, text: &str) {
     use std::io::Write as _;
     let _ = writeln!(

@@ -1,4 +1,4 @@
-//! What a watch is about, in words: the title of a summary, and what a trace says of itself.
+//! The subject of a watch in words, for the title of a summary and for a trace's own description.
 
 use std::ffi::OsString;
 
@@ -7,17 +7,17 @@ use quell_event::Text;
 use crate::cli::Target;
 use crate::show::command::LONGEST_TITLE;
 
-/// What was watched, and the command that was run meanwhile.
+/// The scope that was watched, and the command that ran meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// `of everything`, `of process 12` or `at CPU 3`; empty where the command alone was watched.
     pub(crate) scope: Text,
-    /// Empty where none was run.
+    /// Empty where no command was run.
     pub(crate) command: Vec<Text>,
 }
 
 impl Subject {
-    /// What was asked for on the command line.
+    /// The subject of a command line.
     pub(crate) fn of(target: &Target) -> Self {
         let scope = match (&target.cpu, target.pid.as_slice()) {
             (Some(list), _) => format!("at CPU {list}"),
@@ -34,7 +34,7 @@ impl Subject {
         }
     }
 
-    /// A command and all that it starts.
+    /// The subject for a command and all that it starts.
     pub(crate) fn command(argv: &[OsString]) -> Self {
         Self {
             scope: Text::default(),
@@ -42,10 +42,10 @@ impl Subject {
         }
     }
 
-    /// The title of its summary: of what the time is told.
+    /// The title of its summary.
     pub(crate) fn title(&self) -> String {
         let words: Vec<&str> = self.command.iter().map(Text::as_str).collect();
-        // traces say what it is within a sentence
+        // In a trace the scope is worded for the middle of a sentence.
         let scope = self.scope.as_str();
         let scope = scope.trim_start_matches("of ").trim_start_matches("at ");
         let (scope, command) = (
@@ -53,7 +53,7 @@ impl Subject {
             Text::from(words.join(" ")).cut(LONGEST_TITLE),
         );
         match (scope.as_str(), command.as_str()) {
-            // a trace of a quell that did not say
+            // A trace of an older quell has neither.
             ("", "") => "Where the time goes".to_owned(),
             ("", command) => format!("'{command}': where its time goes"),
             (scope, "") => format!("{scope}: where the time goes"),
@@ -76,7 +76,7 @@ mod tests {
         assert!(title.contains("xxx…': ") && title.len() < 240, "{title}");
     }
 
-    /// Check that a title says what was watched, and not only what was run.
+    /// Check that a title names the watched scope, and not only the command.
     #[test]
     fn titles() {
         let target = |all, pid: &[u32], cpu: Option<&str>, command: &[&str]| Target {

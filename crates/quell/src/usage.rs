@@ -1,4 +1,4 @@
-//! The error of somebody who asked for what can't be.
+//! The error for a wrong command line or bad input.
 
 use std::fmt;
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::look_back;
 use crate::clock::wall_ns;
-use crate::host_name::VARIABLE;
+use crate::host_name::HOST_NAME_VARIABLE;
 
 /// Why a trace was recorded: a file beside its others.
 pub(crate) const WHY: &str = "trigger.json";
@@ -301,7 +301,7 @@ impl One {
             .arg(self.duration.as_secs().to_string())
             .arg("-o")
             .arg(&self.dir)
-            .env(VARIABLE, &self.host)
+            .env(HOST_NAME_VARIABLE, &self.host)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());

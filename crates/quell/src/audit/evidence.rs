@@ -9,7 +9,7 @@ use quell_event::trace::{Meta, Trace};
 use quell_event::{Cause, Summary, Tally};
 use quell_probe::{Options, Probe, Scope, Stacks};
 
-use crate::evidence::source;
+use crate::evidence::plan_source;
 use crate::host_name::host_name;
 use crate::launch::signals;
 use crate::report::places::Places;
@@ -25,7 +25,7 @@ use crate::target::seconds;
 /// If it can't be read.
 pub(crate) fn of_trace(dir: &Path, pid: Option<u32>) -> anyhow::Result<(Evidence, Vec<String>)> {
     let trace = Trace::open(dir)?;
-    let (sum, code, garbled) = report::read(&trace)?;
+    let (sum, code, garbled) = report::sum_up_trace(&trace)?;
     let report = Report::new(&trace, &sum, &code, garbled);
     let uname = rustix::system::uname();
     let mut notes = elsewhere(
@@ -60,7 +60,7 @@ pub(crate) fn of_trace(dir: &Path, pid: Option<u32>) -> anyhow::Result<(Evidence
     }
     evidence.process = Some(causes_of(&rows, pid));
     let origins = Places::new(&sum, &code).origins(Some(pid));
-    evidence.callers = Some(origins.into_iter().map(source).collect());
+    evidence.callers = Some(origins.into_iter().map(plan_source).collect());
     Ok((evidence, notes))
 }
 

@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use crate::cli::PlanArgs;
 use crate::evidence::{
-    Observed, has_rights, is_process_secure, is_secure, of_trace, sanitizer, unfit_for_choice,
-    words,
+    ObservedProgram, command_words, has_rights, is_process_secure, is_secure, of_trace,
+    sanitizer_reason, unfit_for_choice,
 };
 use crate::launch::{self, Output, signals};
 use crate::outcome;
@@ -43,7 +43,7 @@ const NO_BUDGET: &str = "--budget is not kept: a trace does not say how much mem
 
 /// What was observed, of whom, and in which environment it ran.
 struct Subject {
-    observed: Observed,
+    observed: ObservedProgram,
     title: String,
     /// How it is started again, for the last line.
     command: String,
@@ -151,7 +151,7 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let modules = maps::read(Path::new("/"), pid).map(|all| maps::modules(&all));
     let modules = modules.unwrap_or_default().into_iter().map(|m| m.path);
     let modules: Vec<PathBuf> = modules.collect();
-    let unfit = sanitizer(proc.exe(pid).ok().as_deref(), &modules);
+    let unfit = sanitizer_reason(proc.exe(pid).ok().as_deref(), &modules);
     let faults = |pid| proc.stat(pid).ok().map(|s| s.minor_faults + s.major_faults);
     let before = faults(pid);
     let end = Instant::now() + duration;
@@ -206,7 +206,7 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     observed.evidence.max_rss = Some(ended.usage.max_rss);
     observed.evidence.secure = is_secure(command);
     observed.evidence.unfit = unfit_for_choice(command);
-    observed.evidence.command = words(command);
+    observed.evidence.command = command_words(command);
     let words = shell_words(&observed.evidence.command);
     let status = outcome::finish(command, &ended, &recorded.leftovers);
     Ok(Subject {
@@ -301,7 +301,7 @@ fn json(
     candidates: &[Planned],
     environment: &Environment,
     notes: &[String],
-    observed: &Observed,
+    observed: &ObservedProgram,
 ) -> anyhow::Result<String> {
     let allocator = |f: &FoundSoftware| Allocator {
         kind: f.kind.name(),

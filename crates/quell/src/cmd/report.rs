@@ -69,10 +69,10 @@ struct Noted<'a> {
 
 fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
     if let Some(file) = &args.html {
-        return report::html(trace, file);
+        return report::write_page(trace, file);
     }
     if let Some(format) = args.export.export {
-        return export::run(trace, format, &args.export, args.output.as_deref());
+        return export::export_trace(trace, format, &args.export, args.output.as_deref());
     }
     let report = Report::open(trace)?;
     let before = look_back::read(trace);
@@ -111,9 +111,9 @@ fn two(args: &ReportArgs, a: &Path, b: &Path) -> anyhow::Result<()> {
     let comparison = Comparison::open(a, b)?;
     let mut out = show::output(args.output.as_deref())?;
     let text = if args.json {
-        compare::json(&comparison)? + "\n"
+        compare::comparison_json(&comparison)? + "\n"
     } else {
-        compare::text(&comparison, args.top)
+        compare::comparison_text(&comparison, args.top)
     };
     emit(&mut *out, &text)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What one trace has of something. What its kind doesn't tell is `None`.
+/// The figures of one trace for a name. Those that its kind lacks are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) shootdowns: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    /// Adds what has the same name.
+    /// Adds an amount of the same name.
     pub(crate) fn add(&mut self, other: &Self) {
         let sum = |mine: Option<u64>, more: Option<u64>| match (mine, more) {
             (None, None) => None,
@@ -28,9 +28,9 @@ impl Amount {
 /// Amounts by name.
 pub(crate) type Amounts<K> = BTreeMap<K, Amount>;
 
-/// Is it in both?
+/// The traces that have a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum Presence {
     Both,
     /// In A only.
     Gone,
@@ -38,7 +38,7 @@ pub(crate) enum State {
     New,
 }
 
-impl State {
+impl Presence {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Both => "both",
@@ -50,21 +50,21 @@ impl State {
 
 /// One name, in both traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row<K> {
+pub(crate) struct ComparedRow<K> {
     pub(crate) key: K,
     pub(crate) a: Amount,
     pub(crate) b: Amount,
-    pub(crate) state: State,
+    pub(crate) state: Presence,
 }
 
-impl<K> Row<K> {
-    /// A side that has it without a single shootdown doesn't have it.
+impl<K> ComparedRow<K> {
+    /// A side whose amount has no shootdown counts as one without the name.
     pub(crate) fn new(key: K, a: Option<Amount>, b: Option<Amount>) -> Self {
         let some = |side: Option<Amount>| side.is_some_and(|s| s.shootdowns > 0);
         let state = match (some(a), some(b)) {
-            (true, false) => State::Gone,
-            (false, true) => State::New,
-            _ => State::Both,
+            (true, false) => Presence::Gone,
+            (false, true) => Presence::New,
+            _ => Presence::Both,
         };
         Self {
             key,
@@ -75,45 +75,48 @@ impl<K> Row<K> {
     }
 }
 
-/// So many in so many ns, a second.
-pub(crate) fn rate(n: u64, duration_ns: u64) -> f64 {
+/// A count within a duration as a rate per second.
+pub(crate) fn rate_per_second(n: u64, duration_ns: u64) -> f64 {
     if duration_ns == 0 {
         return 0.0;
     }
     n as f64 * 1e9 / duration_ns as f64
 }
 
-/// From `a` to `b`, as a share of `a`: −1 where all is gone; `None` where there was nothing.
-pub(crate) fn change(a: f64, b: f64) -> Option<f64> {
+/// The change from `a` to `b` as a share of `a`: −1 where all is gone, and `None` where `a` is zero.
+pub(crate) fn relative_change(a: f64, b: f64) -> Option<f64> {
     if a == b {
         return Some(0.0);
     }
     (a > 0.0).then(|| b / a - 1.0)
 }
 
-/// All names, what changed by most shootdowns a second first.
-pub(crate) fn rows<K: Ord + Clone>(
+/// All names, the largest change of shootdowns per second first.
+pub(crate) fn compared_rows<K: Ord + Clone>(
     mut a: Amounts<K>,
     b: Amounts<K>,
     durations: (u64, u64),
-) -> Vec<Row<K>> {
+) -> Vec<ComparedRow<K>> {
     let mut rows: Vec<_> = b
         .into_iter()
         .map(|(key, b)| {
             let a = a.remove(&key);
-            Row::new(key, a, Some(b))
+            ComparedRow::new(key, a, Some(b))
         })
         .collect();
-    rows.extend(a.into_iter().map(|(key, a)| Row::new(key, Some(a), None)));
-    let moved = |row: &Row<K>| {
+    rows.extend(
+        a.into_iter()
+            .map(|(key, a)| ComparedRow::new(key, Some(a), None)),
+    );
+    let moved = |row: &ComparedRow<K>| {
         let (a, b) = (row.a.shootdowns, row.b.shootdowns);
         if durations.0 == 0 || durations.1 == 0 {
             return a.abs_diff(b) as f64;
         }
-        (rate(a, durations.0) - rate(b, durations.1)).abs()
+        (rate_per_second(a, durations.0) - rate_per_second(b, durations.1)).abs()
     };
     rows.sort_by(|x, y| {
-        let size = |r: &Row<K>| r.a.shootdowns.max(r.b.shootdowns);
+        let size = |r: &ComparedRow<K>| r.a.shootdowns.max(r.b.shootdowns);
         let order = moved(y).total_cmp(&moved(x));
         order
             .then_with(|| size(y).cmp(&size(x)))

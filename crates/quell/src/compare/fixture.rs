@@ -4,10 +4,10 @@ use quell_event::account::{AccountSummary, MechanismRow};
 use quell_event::summary::{CauseRow, CulpritRow, Quantiles, RegionRow, ThreadRow};
 use quell_event::{Mechanism, Summary};
 
-use super::side::Side;
+use super::side::TraceSide;
 use super::{Amount, Comparison};
 
-/// Names with their shootdowns, of everything that is told apart.
+/// Names with their shootdowns, for every kind of row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Made {
     pub(super) duration_ns: u64,
@@ -20,7 +20,7 @@ pub(super) struct Made {
 
 impl Made {
     /// With one victim, 3 µs of wait and 400 ns of stall for each shootdown.
-    pub(super) fn side(&self) -> Side {
+    pub(super) fn side(&self) -> TraceSide {
         let n: u64 = self.causes.iter().map(|c| c.1).sum();
         let spread = |each: u64| Quantiles {
             sum: n * each,
@@ -61,7 +61,7 @@ impl Made {
             region: region.into(),
             shootdowns,
         };
-        let mut side = Side {
+        let mut side = TraceSide {
             path: "t.quell".into(),
             title: "'program': where its time goes".into(),
             scope: "the command".into(),
@@ -79,7 +79,7 @@ impl Made {
                 regions: self.regions.iter().map(region).collect(),
                 ..Summary::default()
             },
-            ..Side::default()
+            ..TraceSide::default()
         };
         for (frames, shootdowns) in &self.stacks {
             let frames = frames.iter().map(|f| (*f).to_owned()).collect();

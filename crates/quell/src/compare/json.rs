@@ -5,70 +5,70 @@ use quell_event::summary::Quantiles;
 use serde::Serialize;
 
 use super::Comparison;
-use super::change::{Row, change, rate};
-use super::side::Side;
-use super::spent::Accounts;
+use super::accounts::ComparedAccounts;
+use super::change::{ComparedRow, rate_per_second, relative_change};
+use super::side::TraceSide;
 
-const SCHEMA: &str = "quell/compare/1";
+const COMPARE_SCHEMA: &str = "quell/compare/1";
 
 /// The object, in one line.
 ///
 /// # Errors
 ///
-/// None that this has: there is no key that is not text.
-pub(crate) fn json(c: &Comparison) -> serde_json::Result<String> {
-    serde_json::to_string(&Object::new(c))
+/// None in practice: every key is text.
+pub(crate) fn comparison_json(c: &Comparison) -> serde_json::Result<String> {
+    serde_json::to_string(&ComparisonJson::new(c))
 }
 
 #[derive(Serialize)]
-struct Object<'a> {
+struct ComparisonJson<'a> {
     schema: &'static str,
-    a: One<'a>,
-    b: One<'a>,
+    a: TraceJson<'a>,
+    b: TraceJson<'a>,
     #[serde(flatten)]
-    total: Figures,
+    total: FiguresJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<AccountPair>,
-    wait_each: Spread,
-    delay_each: Spread,
-    stall_each: Spread,
-    causes: Vec<Line<'a>>,
-    culprits: Vec<Line<'a>>,
-    threads: Vec<Line<'a>>,
-    regions: Vec<Line<'a>>,
-    stacks: Vec<Line<'a>>,
+    wait_each: QuantilesPair,
+    delay_each: QuantilesPair,
+    stall_each: QuantilesPair,
+    causes: Vec<RowJson<'a>>,
+    culprits: Vec<RowJson<'a>>,
+    threads: Vec<RowJson<'a>>,
+    regions: Vec<RowJson<'a>>,
+    stacks: Vec<RowJson<'a>>,
     notes: &'a [String],
 }
 
-impl<'a> Object<'a> {
+impl<'a> ComparisonJson<'a> {
     fn new(c: &'a Comparison) -> Self {
         let durations = (c.a.summary.duration_ns, c.b.summary.duration_ns);
-        let spread = |of: fn(&Summary) -> Quantiles| Spread {
+        let spread = |of: fn(&Summary) -> Quantiles| QuantilesPair {
             a: of(&c.a.summary),
             b: of(&c.b.summary),
         };
-        let named = |rows: &'a [Row<String>], name: fn(&'a str) -> Name<'a>| {
-            let line = |r: &'a Row<String>| Line::new(name(&r.key), r, durations);
+        let named = |rows: &'a [ComparedRow<String>], name: fn(&'a str) -> KeyJson<'a>| {
+            let line = |r: &'a ComparedRow<String>| RowJson::new(name(&r.key), r, durations);
             rows.iter().map(line).collect()
         };
         Self {
-            schema: SCHEMA,
-            a: One::new(&c.a),
-            b: One::new(&c.b),
-            total: Figures::new(&c.total, durations),
-            account: Accounts::of(&c.a, &c.b)
+            schema: COMPARE_SCHEMA,
+            a: TraceJson::new(&c.a),
+            b: TraceJson::new(&c.b),
+            total: FiguresJson::new(&c.total, durations),
+            account: ComparedAccounts::of_sides(&c.a, &c.b)
                 .map(|accounts| AccountPair::new(&accounts, durations)),
             wait_each: spread(|s| s.wait_ns),
             delay_each: spread(|s| s.delay_ns),
             stall_each: spread(|s| s.stall_ns),
-            causes: named(&c.causes, Name::Cause),
-            culprits: named(&c.culprits, Name::Comm),
-            threads: named(&c.threads, Name::Comm),
-            regions: named(&c.regions, Name::Region),
+            causes: named(&c.causes, KeyJson::Cause),
+            culprits: named(&c.culprits, KeyJson::Comm),
+            threads: named(&c.threads, KeyJson::Comm),
+            regions: named(&c.regions, KeyJson::Region),
             stacks: c
                 .stacks
                 .iter()
-                .map(|r| Line::new(Name::Frames(&r.key), r, durations))
+                .map(|r| RowJson::new(KeyJson::Frames(&r.key), r, durations))
                 .collect(),
             notes: &c.notes,
         }
@@ -77,7 +77,7 @@ impl<'a> Object<'a> {
 
 /// One of the traces.
 #[derive(Serialize)]
-struct One<'a> {
+struct TraceJson<'a> {
     trace: &'a str,
     title: &'a str,
     backend: &'a str,
@@ -89,13 +89,13 @@ struct One<'a> {
     lost: u64,
     lost_known: bool,
     lost_stacks: u64,
-    /// As in `meta.json`: `all`, `none`, or every how many-th.
+    /// As in `meta.json`: `all`, `none`, or a number N for one in N.
     sampled: &'a str,
     cut_short: bool,
 }
 
-impl<'a> One<'a> {
-    fn new(side: &'a Side) -> Self {
+impl<'a> TraceJson<'a> {
+    fn new(side: &'a TraceSide) -> Self {
         Self {
             trace: &side.path,
             title: &side.title,
@@ -115,14 +115,14 @@ impl<'a> One<'a> {
 }
 
 #[derive(Serialize)]
-struct Spread {
+struct QuantilesPair {
     a: Quantiles,
     b: Quantiles,
 }
 
-/// A figure of both.
+/// A figure of both traces.
 #[derive(Serialize)]
-struct Pair {
+struct FigurePair {
     a: u64,
     b: u64,
     a_per_s: f64,
@@ -132,40 +132,43 @@ struct Pair {
     change_per_s: Option<f64>,
 }
 
-impl Pair {
+impl FigurePair {
     fn new(a: u64, b: u64, durations: (u64, u64)) -> Self {
-        let (a_per_s, b_per_s) = (rate(a, durations.0), rate(b, durations.1));
+        let (a_per_s, b_per_s) = (
+            rate_per_second(a, durations.0),
+            rate_per_second(b, durations.1),
+        );
         Self {
             a,
             b,
             a_per_s,
             b_per_s,
-            change: change(a as f64, b as f64),
-            change_per_s: change(a_per_s, b_per_s),
+            change: relative_change(a as f64, b as f64),
+            change_per_s: relative_change(a_per_s, b_per_s),
         }
     }
 }
 
 #[derive(Serialize)]
-struct Figures {
-    shootdowns: Pair,
+struct FiguresJson {
+    shootdowns: FigurePair,
     #[serde(skip_serializing_if = "Option::is_none")]
-    victims: Option<Pair>,
+    victims: Option<FigurePair>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    wait_ns: Option<Pair>,
+    wait_ns: Option<FigurePair>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stall_ns: Option<Pair>,
+    stall_ns: Option<FigurePair>,
 }
 
-impl Figures {
-    fn new<K>(row: &Row<K>, durations: (u64, u64)) -> Self {
+impl FiguresJson {
+    fn new<K>(row: &ComparedRow<K>, durations: (u64, u64)) -> Self {
         let pair = |a: Option<u64>, b: Option<u64>| {
-            // a side that has none at all says nothing of what is told of it
+            // A figure that neither side has is left out.
             (a.is_some() || b.is_some())
-                .then(|| Pair::new(a.unwrap_or(0), b.unwrap_or(0), durations))
+                .then(|| FigurePair::new(a.unwrap_or(0), b.unwrap_or(0), durations))
         };
         Self {
-            shootdowns: Pair::new(row.a.shootdowns, row.b.shootdowns, durations),
+            shootdowns: FigurePair::new(row.a.shootdowns, row.b.shootdowns, durations),
             victims: pair(row.a.victims, row.b.victims),
             wait_ns: pair(row.a.wait_ns, row.b.wait_ns),
             stall_ns: pair(row.a.stall_ns, row.b.stall_ns),
@@ -173,31 +176,31 @@ impl Figures {
     }
 }
 
-/// The accounts of the time. Where only one trace has one there is none.
+/// The accounts of both traces; absent where only one trace has one.
 #[derive(Serialize)]
 struct AccountPair {
-    cpu_ns: Pair,
-    memory_cpu_ns: Pair,
-    blocked_ns: Pair,
+    cpu_ns: FigurePair,
+    memory_cpu_ns: FigurePair,
+    blocked_ns: FigurePair,
     mechanisms: Vec<MechanismPair>,
 }
 
 #[derive(Serialize)]
 struct MechanismPair {
     mechanism: &'static str,
-    cpu_ns: Pair,
-    blocked_ns: Pair,
-    /// Between these the CPU times are, in 95 of 100 recordings.
+    cpu_ns: FigurePair,
+    blocked_ns: FigurePair,
+    /// The CPU times are within these bounds in 95 of 100 recordings.
     a_ci95: [u64; 2],
     b_ci95: [u64; 2],
-    /// Whether these have nothing in common: sampling alone makes no such difference.
+    /// Whether the intervals don't overlap: sampling alone makes no such difference.
     apart: bool,
 }
 
 impl AccountPair {
-    fn new(accounts: &Accounts<'_>, durations: (u64, u64)) -> Self {
+    fn new(accounts: &ComparedAccounts<'_>, durations: (u64, u64)) -> Self {
         let (a, b) = (accounts.a, accounts.b);
-        let pair = |a, b| Pair::new(a, b, durations);
+        let pair = |a, b| FigurePair::new(a, b, durations);
         let mechanisms = accounts.mechanisms.iter().map(|m| MechanismPair {
             mechanism: m.mechanism.name(),
             cpu_ns: pair(m.a.cpu_ns, m.b.cpu_ns),
@@ -217,7 +220,7 @@ impl AccountPair {
 
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Name<'a> {
+enum KeyJson<'a> {
     Cause(&'a str),
     Comm(&'a str),
     Region(&'a str),
@@ -225,21 +228,21 @@ enum Name<'a> {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct RowJson<'a> {
     #[serde(flatten)]
-    name: Name<'a>,
+    name: KeyJson<'a>,
     /// `both`, `gone` or `new`.
     state: &'static str,
     #[serde(flatten)]
-    figures: Figures,
+    figures: FiguresJson,
 }
 
-impl<'a> Line<'a> {
-    fn new<K>(name: Name<'a>, row: &Row<K>, durations: (u64, u64)) -> Self {
+impl<'a> RowJson<'a> {
+    fn new<K>(name: KeyJson<'a>, row: &ComparedRow<K>, durations: (u64, u64)) -> Self {
         Self {
             name,
             state: row.state.name(),
-            figures: Figures::new(row, durations),
+            figures: FiguresJson::new(row, durations),
         }
     }
 }

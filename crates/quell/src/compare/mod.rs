@@ -1,9 +1,9 @@
-//! Two traces side by side: what vanished, what is new, and by how much the rest changed.
+//! Compares two traces: names that vanished, new names, and the change of all others.
 
+pub(crate) mod accounts;
 mod change;
 mod json;
 mod side;
-pub(crate) mod spent;
 mod text;
 
 #[cfg(test)]
@@ -15,26 +15,26 @@ mod text_tests;
 
 use std::path::Path;
 
-use change::{Amount, Row, rows};
-pub(crate) use json::json;
-pub(crate) use side::Side;
-pub(crate) use text::text;
+use change::{Amount, ComparedRow, compared_rows};
+pub(crate) use json::comparison_json;
+pub(crate) use side::TraceSide;
+pub(crate) use text::comparison_text;
 
-/// What two traces tell apart, side by side.
+/// Two traces, row by row.
 pub(crate) struct Comparison {
-    pub(crate) a: Side,
-    pub(crate) b: Side,
+    pub(crate) a: TraceSide,
+    pub(crate) b: TraceSide,
     /// All shootdowns.
-    total: Row<()>,
-    causes: Vec<Row<String>>,
-    /// By the process's name: its number is another in each run.
-    culprits: Vec<Row<String>>,
+    total: ComparedRow<()>,
+    causes: Vec<ComparedRow<String>>,
+    /// By the process's name, because its number is another in each run.
+    culprits: Vec<ComparedRow<String>>,
     /// By the thread's name.
-    threads: Vec<Row<String>>,
-    regions: Vec<Row<String>>,
-    /// By the frames as they read, innermost first: addresses are others in each run.
-    stacks: Vec<Row<Vec<String>>>,
-    /// What keeps the two from being compared as they are.
+    threads: Vec<ComparedRow<String>>,
+    regions: Vec<ComparedRow<String>>,
+    /// By the text of the frames, innermost first, because addresses are others in each run.
+    stacks: Vec<ComparedRow<Vec<String>>>,
+    /// Notes on differences between the traces that a reader must allow for.
     pub(crate) notes: Vec<String>,
 }
 
@@ -45,18 +45,18 @@ impl Comparison {
     ///
     /// One of them is none, or can't be read.
     pub(crate) fn open(a: &Path, b: &Path) -> anyhow::Result<Self> {
-        Ok(Self::of(Side::open(a)?, Side::open(b)?))
+        Ok(Self::of(TraceSide::open(a)?, TraceSide::open(b)?))
     }
 
-    pub(crate) fn of(a: Side, b: Side) -> Self {
+    pub(crate) fn of(a: TraceSide, b: TraceSide) -> Self {
         let durations = (a.summary.duration_ns, b.summary.duration_ns);
         Self {
-            total: Row::new((), Some(a.total()), Some(b.total())),
-            causes: rows(a.causes(), b.causes(), durations),
-            culprits: rows(a.culprits(), b.culprits(), durations),
-            threads: rows(a.threads(), b.threads(), durations),
-            regions: rows(a.regions(), b.regions(), durations),
-            stacks: rows(a.stacks.clone(), b.stacks.clone(), durations),
+            total: ComparedRow::new((), Some(a.total_amount()), Some(b.total_amount())),
+            causes: compared_rows(a.amounts_by_cause(), b.amounts_by_cause(), durations),
+            culprits: compared_rows(a.amounts_by_comm(), b.amounts_by_comm(), durations),
+            threads: compared_rows(a.amounts_by_thread(), b.amounts_by_thread(), durations),
+            regions: compared_rows(a.amounts_by_region(), b.amounts_by_region(), durations),
+            stacks: compared_rows(a.stacks.clone(), b.stacks.clone(), durations),
             notes: notes(&a, &b),
             a,
             b,
@@ -64,8 +64,8 @@ impl Comparison {
     }
 }
 
-/// Differences that are not the program's, and what either side lacks.
-fn notes(a: &Side, b: &Side) -> Vec<String> {
+/// Notes on differences that are not the program's, and on data that a side lacks.
+fn notes(a: &TraceSide, b: &TraceSide) -> Vec<String> {
     let mut notes = Vec::new();
     for (what, a, b) in [
         ("backend", &a.summary.backend, &b.summary.backend),

@@ -1,10 +1,10 @@
-//! What holds of any two traces.
+//! Properties that hold for any two traces.
 
 use proptest::prelude::*;
 
-use super::change::{Row, State};
+use super::change::{ComparedRow, Presence};
 use super::fixture::Made;
-use super::{Comparison, text};
+use super::{Comparison, comparison_text};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const STACKS: [&[&str]; 3] = [&["f", "main"], &["g", "main"], &["f"]];
@@ -37,15 +37,15 @@ fn made() -> impl Strategy<Value = Made> {
 }
 
 /// The same row, seen from the other side.
-fn mirrored<K: Clone>(rows: &[Row<K>]) -> Vec<Row<K>> {
-    let mirror = |r: &Row<K>| Row {
+fn mirrored<K: Clone>(rows: &[ComparedRow<K>]) -> Vec<ComparedRow<K>> {
+    let mirror = |r: &ComparedRow<K>| ComparedRow {
         key: r.key.clone(),
         a: r.b,
         b: r.a,
         state: match r.state {
-            State::Both => State::Both,
-            State::Gone => State::New,
-            State::New => State::Gone,
+            Presence::Both => Presence::Both,
+            Presence::Gone => Presence::New,
+            Presence::New => Presence::Gone,
         },
     };
     rows.iter().map(mirror).collect()
@@ -59,11 +59,11 @@ proptest! {
         let tables = [&c.causes, &c.culprits, &c.threads, &c.regions];
         for row in tables.into_iter().flatten() {
             prop_assert_eq!(row.a, row.b);
-            prop_assert_eq!(row.state, State::Both);
+            prop_assert_eq!(row.state, Presence::Both);
         }
-        prop_assert!(c.stacks.iter().all(|r| r.a == r.b && r.state == State::Both));
+        prop_assert!(c.stacks.iter().all(|r| r.a == r.b && r.state == Presence::Both));
         prop_assert!(c.notes.is_empty());
-        let text = text(&c, 10);
+        let text = comparison_text(&c, 10);
         for word in ["gone", "new", "+", "−", "×"] {
             prop_assert!(!text.split_whitespace().any(|w| w.starts_with(word)), "{}: {}", word, text);
         }

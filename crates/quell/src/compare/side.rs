@@ -1,4 +1,4 @@
-//! One of two traces: what it has, by names that the other can have too.
+//! One of two traces: its amounts, by names that the other one can have too.
 
 use std::path::Path;
 
@@ -7,39 +7,39 @@ use quell_event::trace::{Frame, Mark, Stack, Trace};
 use quell_event::{Summary, Text};
 
 use super::{Amount, change::Amounts};
-use crate::report::code::base;
+use crate::report::code::file_name_of;
 use crate::report::places::Places;
-use crate::report::{Report, read};
+use crate::report::{Report, sum_up_trace};
 use crate::show::summary;
 use crate::show::units::plural;
 
 /// One trace.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Side {
-    /// As it was named.
+pub(crate) struct TraceSide {
+    /// Its path, as the user gave it.
     pub(crate) path: Text,
     pub(crate) title: String,
     pub(crate) scope: Text,
     pub(crate) kernel: Text,
     pub(crate) host: Text,
-    /// Which stacks were asked for, as in `meta.json`.
+    /// The stacks that were recorded, as in `meta.json`.
     pub(crate) sampled: Text,
     pub(crate) cut_short: bool,
     pub(crate) summary: Summary,
     pub(crate) stacks: Amounts<Vec<String>>,
-    /// What the reader should know of it.
+    /// Notes on it for the reader.
     pub(crate) notes: Vec<String>,
 }
 
-impl Side {
+impl TraceSide {
     /// Reads a trace.
     ///
     /// # Errors
     ///
-    /// It is none, or can't be read.
+    /// The folder has no trace, or it can't be read.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
         let trace = Trace::open(dir)?;
-        let (sum, code, garbled) = read(&trace)?;
+        let (sum, code, garbled) = sum_up_trace(&trace)?;
         let report = Report::new(&trace, &sum, &code, garbled);
         let mut stacks: Amounts<Vec<String>> = Amounts::new();
         for (number, shootdowns) in Places::new(&sum, &code).user_stacks() {
@@ -47,9 +47,13 @@ impl Side {
                 shootdowns,
                 ..Amount::default()
             };
-            // one without frames says nothing
-            if let Some(frames) = code.stack(number).map(frames).filter(|f| !f.is_empty()) {
-                stacks.entry(frames).or_default().add(&amount);
+            // A stack without frames names no code.
+            if let Some(stable_frames) = code
+                .stack(number)
+                .map(stable_frames)
+                .filter(|f| !f.is_empty())
+            {
+                stacks.entry(stable_frames).or_default().add(&amount);
             }
         }
         let meta = trace.meta();
@@ -72,7 +76,7 @@ impl Side {
         Ok(side.with_losses())
     }
 
-    /// Says what is missing.
+    /// Adds notes on lost records and stacks.
     pub(super) fn with_losses(mut self) -> Self {
         if self.summary.lost > 0 {
             let lost = summary::lost_note(self.summary.lost, self.summary.crowded);
@@ -85,7 +89,7 @@ impl Side {
         self
     }
 
-    pub(super) fn total(&self) -> Amount {
+    pub(super) fn total_amount(&self) -> Amount {
         Amount {
             shootdowns: self.summary.shootdowns,
             victims: Some(self.summary.victims),
@@ -94,7 +98,7 @@ impl Side {
         }
     }
 
-    pub(super) fn causes(&self) -> Amounts<String> {
+    pub(super) fn amounts_by_cause(&self) -> Amounts<String> {
         let causes = self.summary.causes.iter().map(|c| {
             let name = c.label();
             let amount = Amount {
@@ -105,10 +109,10 @@ impl Side {
             };
             (name, amount)
         });
-        sums(causes)
+        sum_by_name(causes)
     }
 
-    pub(super) fn culprits(&self) -> Amounts<String> {
+    pub(super) fn amounts_by_comm(&self) -> Amounts<String> {
         let culprits = self.summary.culprits.iter().map(|c| {
             let amount = Amount {
                 shootdowns: c.shootdowns,
@@ -118,27 +122,27 @@ impl Side {
             };
             (c.comm.to_string(), amount)
         });
-        sums(culprits)
+        sum_by_name(culprits)
     }
 
-    pub(super) fn threads(&self) -> Amounts<String> {
+    pub(super) fn amounts_by_thread(&self) -> Amounts<String> {
         let culprits = self.summary.culprits.iter();
-        sums(culprits.flat_map(|c| {
+        sum_by_name(culprits.flat_map(|c| {
             c.threads.iter().map(|t| {
                 let amount = Amount {
                     shootdowns: t.shootdowns,
                     wait_ns: Some(t.wait_ns),
                     ..Amount::default()
                 };
-                // a thread's name is the last that was seen, which may be from before its program began
+                // A thread has the last name that was seen, which may be from before its program began.
                 let alone = c.threads.len() == 1;
                 (if alone { &c.comm } else { &t.comm }.to_string(), amount)
             })
         }))
     }
 
-    pub(super) fn regions(&self) -> Amounts<String> {
-        sums(self.summary.regions.iter().map(|r| {
+    pub(super) fn amounts_by_region(&self) -> Amounts<String> {
+        sum_by_name(self.summary.regions.iter().map(|r| {
             let amount = Amount {
                 shootdowns: r.shootdowns,
                 ..Amount::default()
@@ -148,7 +152,7 @@ impl Side {
     }
 }
 
-fn sums(all: impl Iterator<Item = (String, Amount)>) -> Amounts<String> {
+fn sum_by_name(all: impl Iterator<Item = (String, Amount)>) -> Amounts<String> {
     let mut sums = Amounts::new();
     for (name, amount) in all {
         sums.entry(name)
@@ -158,16 +162,16 @@ fn sums(all: impl Iterator<Item = (String, Amount)>) -> Amounts<String> {
     sums
 }
 
-/// The frames of a stack as they read in every run.
-fn frames(stack: &Stack) -> Vec<String> {
-    stack.frames.iter().map(frame).collect()
+/// The text of a stack's frames, the same in every run.
+fn stable_frames(stack: &Stack) -> Vec<String> {
+    stack.frames.iter().map(stable_frame).collect()
 }
 
-/// A frame without its address, which is another in each run.
-fn frame(frame: &Frame) -> String {
+/// The text of a frame without its address, which is another in each run.
+fn stable_frame(frame: &Frame) -> String {
     let why = frame.mark.unwrap_or(Mark::Unknown).text();
     match (&frame.symbol, &frame.module, frame.offset) {
-        (None, Some(module), None) => format!("[{why}] ({})", clean(base(module))),
+        (None, Some(module), None) => format!("[{why}] ({})", clean(file_name_of(module))),
         (None, None, _) => format!("[{why}]"),
         _ => frame.to_string(),
     }
@@ -181,7 +185,7 @@ mod tests {
     #[test]
     fn frames_have_no_addresses() {
         let spelled = |addr, symbol: Option<&str>, module: Option<&str>, offset| {
-            frame(&Frame {
+            stable_frame(&Frame {
                 addr,
                 symbol: symbol.map(str::to_owned),
                 module: module.map(str::to_owned),

@@ -5,18 +5,18 @@ use std::fmt::Write as _;
 use quell_event::summary::Quantiles;
 
 use super::Comparison;
-use super::change::{Row, State, change, rate};
-use super::spent::{Accounts, are_apart};
+use super::accounts::{ComparedAccounts, are_apart};
+use super::change::{ComparedRow, Presence, rate_per_second, relative_change};
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, clean, plain};
 use crate::show::units::{self, count, percent, time, time_or_dash, time_rate};
 
-/// The line that no comparison of two recordings goes without.
+/// The line that every comparison of two recordings ends with.
 const NO_CLAIM: &str = "One recording of each is no proof of better or worse: \
                         'quell prove' runs in pairs and gives intervals.";
 
-/// The whole text. Each table has at most `top` rows and says what it leaves out.
-pub(crate) fn text(c: &Comparison, top: usize) -> String {
+/// The whole text. Each table has at most `top` rows, and says how many it leaves out.
+pub(crate) fn comparison_text(c: &Comparison, top: usize) -> String {
     let mut out = String::new();
     // writing to a String does not fail
     for (name, side) in [("A", &c.a), ("B", &c.b)] {
@@ -28,19 +28,19 @@ pub(crate) fn text(c: &Comparison, top: usize) -> String {
             time(side.summary.duration_ns),
         );
     }
-    account(&mut out, c, top);
-    totals(&mut out, c);
-    spreads(&mut out, c);
-    table(&mut out, c, "Why: causes", "cause", &c.causes, top);
+    write_accounts(&mut out, c, top);
+    write_totals(&mut out, c);
+    write_quantiles(&mut out, c);
+    write_table(&mut out, c, "Why: causes", "cause", &c.causes, top);
     let who = "Who: culprits, all processes of a name together";
-    table(&mut out, c, who, "name", &c.culprits, top);
-    // a process with one thread, or threads that are all called alike, has been told
-    if names(&c.threads) != names(&c.culprits) {
+    write_table(&mut out, c, who, "name", &c.culprits, top);
+    // Threads get a table only where their names differ from those of the processes.
+    if sorted_names(&c.threads) != sorted_names(&c.culprits) {
         let who = "Who: threads, all of a name together";
-        table(&mut out, c, who, "name", &c.threads, top);
+        write_table(&mut out, c, who, "name", &c.threads, top);
     }
-    table(&mut out, c, "Where: regions", "region", &c.regions, top);
-    stacks(&mut out, c, top);
+    write_table(&mut out, c, "Where: regions", "region", &c.regions, top);
+    write_stacks(&mut out, c, top);
     out.push('\n');
     for note in &c.notes {
         let _ = writeln!(out, "{}", plain(note));
@@ -49,30 +49,30 @@ pub(crate) fn text(c: &Comparison, top: usize) -> String {
     out
 }
 
-fn names(rows: &[Row<String>]) -> Vec<&String> {
+fn sorted_names(rows: &[ComparedRow<String>]) -> Vec<&String> {
     let mut names: Vec<_> = rows.iter().map(|r| &r.key).collect();
     names.sort();
     names
 }
 
-/// What became of an amount.
-fn became(a: f64, b: f64) -> String {
-    match change(a, b) {
+/// The change of an amount in words.
+fn change_text(a: f64, b: f64) -> String {
+    match relative_change(a, b) {
         _ if a == 0.0 && b == 0.0 => String::new(),
-        None => State::New.name().to_owned(),
-        Some(_) if b == 0.0 => State::Gone.name().to_owned(),
+        None => Presence::New.name().to_owned(),
+        Some(_) if b == 0.0 => Presence::Gone.name().to_owned(),
         Some(0.0) => "same".to_owned(),
         Some(change) if change.abs() < 0.0005 => "±0 %".to_owned(),
-        // beyond that a percentage is hard to read
+        // Beyond that a percentage is hard to read.
         Some(change) if change >= 9.0 => format!("×{}", count((change + 1.0).round() as u64)),
         Some(change) if change > 0.0 => format!("+{}", percent(change)),
         Some(change) => format!("−{}", percent(-change)),
     }
 }
 
-/// The time first: it is what people pay.
-fn account(out: &mut String, c: &Comparison, top: usize) {
-    let Some(accounts) = Accounts::of(&c.a, &c.b) else {
+/// Writes the table of time, which comes first because people care about it most.
+fn write_accounts(out: &mut String, c: &Comparison, top: usize) {
+    let Some(accounts) = ComparedAccounts::of_sides(&c.a, &c.b) else {
         return;
     };
     heading(out, "Where the time goes");
@@ -85,9 +85,9 @@ fn account(out: &mut String, c: &Comparison, top: usize) {
         ">change",
         "mechanism",
     ]);
-    // a change of sampled time that sampling alone may make is none
+    // A change of sampled time that sampling alone may explain stands in brackets.
     let mut in_brackets = false;
-    let mut changed = |a: u64, b: u64, apart: bool| match became(a as f64, b as f64) {
+    let mut changed = |a: u64, b: u64, apart: bool| match change_text(a as f64, b as f64) {
         change if apart || change.is_empty() || a == b => change,
         change => {
             in_brackets = true;
@@ -102,7 +102,7 @@ fn account(out: &mut String, c: &Comparison, top: usize) {
             changed(cpu[0], cpu[1], apart),
             time_or_dash(blocked[0]),
             time_or_dash(blocked[1]),
-            became(blocked[0] as f64, blocked[1] as f64),
+            change_text(blocked[0] as f64, blocked[1] as f64),
             name.to_owned(),
         ]);
     };
@@ -139,7 +139,7 @@ fn account(out: &mut String, c: &Comparison, top: usize) {
     }
 }
 
-fn totals(out: &mut String, c: &Comparison) {
+fn write_totals(out: &mut String, c: &Comparison) {
     heading(out, "How much");
     let (long_a, long_b) = (c.a.summary.duration_ns, c.b.summary.duration_ns);
     let mut t = Table::new(&[
@@ -173,16 +173,16 @@ fn totals(out: &mut String, c: &Comparison) {
             name.to_owned(),
             amount(a),
             amount(b),
-            became(a as f64, b as f64),
+            change_text(a as f64, b as f64),
             each(a, long_a),
             each(b, long_b),
-            became(rate(a, long_a), rate(b, long_b)),
+            change_text(rate_per_second(a, long_a), rate_per_second(b, long_b)),
         ]);
     }
     out.push_str(&t.text());
 }
 
-fn spreads(out: &mut String, c: &Comparison) {
+fn write_quantiles(out: &mut String, c: &Comparison) {
     heading(out, "How long each");
     let mut t = Table::new(&["", "", ">p50", ">p99", ">p99.9", ">max"]);
     let (a, b) = (&c.a.summary, &c.b.summary);
@@ -193,27 +193,27 @@ fn spreads(out: &mut String, c: &Comparison) {
     ] {
         for (name, side, q) in [(name, "A", a), ("", "B", b)] {
             let mut cells = vec![name.to_owned(), side.to_owned()];
-            cells.extend(values(&q).map(time));
+            cells.extend(quantile_values(&q).map(time));
             t.row(cells);
         }
         let mut cells = vec![String::new(); 2];
-        let pairs = values(&a).into_iter().zip(values(&b));
-        cells.extend(pairs.map(|(a, b)| became(a as f64, b as f64)));
+        let pairs = quantile_values(&a).into_iter().zip(quantile_values(&b));
+        cells.extend(pairs.map(|(a, b)| change_text(a as f64, b as f64)));
         t.row(cells);
     }
     out.push_str(&t.text());
 }
 
-fn values(q: &Quantiles) -> [u64; 4] {
+fn quantile_values(q: &Quantiles) -> [u64; 4] {
     [q.p50, q.p99, q.p999, q.max]
 }
 
 /// The figures of a row, without its name.
-fn cells<K>(c: &Comparison, row: &Row<K>) -> [String; 5] {
+fn row_cells<K>(c: &Comparison, row: &ComparedRow<K>) -> [String; 5] {
     let (long_a, long_b) = (c.a.summary.duration_ns, c.b.summary.duration_ns);
     let (a, b) = (row.a.shootdowns, row.b.shootdowns);
     let became = match row.state {
-        State::Both => became(rate(a, long_a), rate(b, long_b)),
+        Presence::Both => change_text(rate_per_second(a, long_a), rate_per_second(b, long_b)),
         state => state.name().to_owned(),
     };
     [
@@ -225,12 +225,12 @@ fn cells<K>(c: &Comparison, row: &Row<K>) -> [String; 5] {
     ]
 }
 
-fn table(
+fn write_table(
     out: &mut String,
     c: &Comparison,
     title: &str,
     what: &str,
-    rows: &[Row<String>],
+    rows: &[ComparedRow<String>],
     top: usize,
 ) {
     if rows.is_empty() {
@@ -239,23 +239,23 @@ fn table(
     heading(out, title);
     let mut t = Table::new(&[">A", ">B", ">A a second", ">B a second", ">change", what]);
     for row in rows.iter().take(top) {
-        let mut cells = cells(c, row).to_vec();
+        let mut cells = row_cells(c, row).to_vec();
         cells.push(row.key.clone());
         t.row(cells);
     }
     out.push_str(&t.text());
-    more(out, &rows[rows.len().min(top)..]);
+    write_rest(out, &rows[rows.len().min(top)..]);
 }
 
-fn stacks(out: &mut String, c: &Comparison, top: usize) {
+fn write_stacks(out: &mut String, c: &Comparison, top: usize) {
     if c.stacks.is_empty() {
         return;
     }
     heading(out, "From which code: user stacks, innermost first");
-    // a stack takes many lines: a third as many as rows of a table
+    // A stack takes many lines, so there are a third as many as rows of a table.
     let top = top.div_ceil(3);
     for row in c.stacks.iter().take(top) {
-        let figures = cells(c, row);
+        let figures = row_cells(c, row);
         let [a, b, a_rate, b_rate, became] = &figures;
         let _ = writeln!(
             out,
@@ -265,15 +265,15 @@ fn stacks(out: &mut String, c: &Comparison, top: usize) {
             let _ = writeln!(out, "      {}", clean(frame));
         }
     }
-    more(out, &c.stacks[c.stacks.len().min(top)..]);
+    write_rest(out, &c.stacks[c.stacks.len().min(top)..]);
 }
 
-/// Says what a table leaves out.
-fn more<K>(out: &mut String, rest: &[Row<K>]) {
+/// Writes how many rows a table leaves out.
+fn write_rest<K>(out: &mut String, rest: &[ComparedRow<K>]) {
     if rest.is_empty() {
         return;
     }
-    let sum = |of: fn(&Row<K>) -> u64| count(rest.iter().map(of).sum());
+    let sum = |of: fn(&ComparedRow<K>) -> u64| count(rest.iter().map(of).sum());
     let _ = writeln!(
         out,
         "  {DIM}and {} more: A {}, B {}{DIM:#}",

@@ -1,15 +1,15 @@
-//! What a comparison says.
+//! The text and the JSON of a comparison.
 
 use anstream::adapter::strip_str;
 
 use super::fixture::before_and_after;
-use super::{Comparison, json, text};
+use super::{Comparison, comparison_json, comparison_text};
 
 fn said(c: &Comparison, top: usize) -> String {
-    strip_str(&text(c, top)).to_string()
+    strip_str(&comparison_text(c, top)).to_string()
 }
 
-/// Check the whole text: by how much, what vanished, what is new, what is left out, what is missing.
+/// Check the whole text: changes, vanished and new names, rows that are left out, and notes on missing data.
 #[test]
 fn whole() {
     insta::assert_snapshot!(said(&before_and_after(), 2), @r"
@@ -76,7 +76,7 @@ fn whole() {
     ");
 }
 
-/// Check that what makes two traces unlike is said, and that one with itself is not unlike.
+/// Check that a note names each difference between two traces, and that a trace has none with itself.
 #[test]
 fn unlike_traces_are_told() {
     let Comparison { a, mut b, .. } = before_and_after();
@@ -98,7 +98,7 @@ fn unlike_traces_are_told() {
 /// Check the keys of the object, which scripts rely on.
 #[test]
 fn object() {
-    let text = json(&before_and_after()).expect("JSON");
+    let text = comparison_json(&before_and_after()).expect("JSON");
     let object: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(object["schema"], "quell/compare/1");
     assert_eq!(object["shootdowns"]["a"], 91_200);

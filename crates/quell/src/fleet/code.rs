@@ -9,7 +9,7 @@ use quell_fleet::{CallStackRow, CodeAccountRow, ProcessRow, WinRow};
 use quell_remedy::{FoundSoftware, ShootdownSource, by_name, table};
 
 use super::{account, wins};
-use crate::report::code::{Code, base};
+use crate::report::code::{Code, file_name_of};
 use crate::show::units::plural;
 
 /// The rows of a trace.
@@ -103,7 +103,7 @@ fn flat(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64
 
 fn row(process: &Process, number: u64) -> ProcessRow {
     let module = process.modules.iter().find(|m| m.path == process.exe);
-    let program = match (base(&process.exe), &*process.comm) {
+    let program = match (file_name_of(&process.exe), &*process.comm) {
         ("", "") => "[unknown]".to_owned(),
         ("", comm) => format!("[{comm}]"),
         (program, _) => program.to_owned(),

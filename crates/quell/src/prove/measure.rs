@@ -129,7 +129,7 @@ pub(crate) fn run_observed(
     evidence.max_rss = Some(ran.usage.max_rss);
     evidence.secure = evidence::is_secure(job.argv);
     evidence.unfit = evidence::unfit_for_choice(job.argv);
-    evidence.command = evidence::words(job.argv);
+    evidence.command = evidence::command_words(job.argv);
     evidence.huge_time_permille = observed.account.as_ref().map_or(0, huge_time_permille);
     job.progress.end_run();
     Ok(ObservedRun {

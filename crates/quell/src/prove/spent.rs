@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use quell_event::account::AccountSummary;
 use serde::Serialize;
 
-use crate::compare::spent::{Accounts, Spent as Row};
+use crate::compare::accounts::{ComparedAccounts, ComparedMechanism as Row};
 use crate::show::style::DIM;
 use crate::show::table::Table;
 use crate::show::units::{percent, time, time_or_dash};
@@ -64,12 +64,12 @@ impl PairAccounts {
     fn dearest_rows(&self) -> Vec<Row> {
         let share = |row: &Row| {
             let of = |ns: u64, cpu_ns: u64| ns as f64 / cpu_ns.max(1) as f64;
-            let (a, b) = (row.a.all(), row.b.all());
+            let (a, b) = (row.a.total_ns(), row.b.total_ns());
             of(a, self.before.cpu_ns).max(of(b, self.after.cpu_ns))
         };
-        let mut rows = Accounts::new(&self.before, &self.after).mechanisms;
+        let mut rows = ComparedAccounts::new(&self.before, &self.after).mechanisms;
         rows.retain(|row| share(row) >= MIN_SHOWN_SHARE);
-        rows.sort_by_key(|row| std::cmp::Reverse(row.a.all().max(row.b.all())));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.a.total_ns().max(row.b.total_ns())));
         rows
     }
 

@@ -1,4 +1,4 @@
-//! What no setting reaches, by what a trace says of its time.
+//! Advice for costs that no setting reaches, by the account of a trace.
 
 use quell_event::Account;
 use quell_event::trace::Trace;
@@ -7,8 +7,13 @@ use quell_remedy::advice::{Advised, Scene, advise, mapped_files};
 use super::code::Code;
 
 /// `account` is the trace's own.
-pub(super) fn of(trace: &Trace, account: &Account, code: &Code, duration_ns: u64) -> Vec<Advised> {
-    // without stacks it goes by the functions that the account has
+pub(super) fn advise_on_trace(
+    trace: &Trace,
+    account: &Account,
+    code: &Code,
+    duration_ns: u64,
+) -> Vec<Advised> {
+    // Without stacks it goes by the functions that the account has.
     let costs = trace.account().map(|(costs, _)| costs).unwrap_or_default();
     let files = mapped_files(code.processes());
     let stack = |id: u32| code.stack(id.cast_signed());

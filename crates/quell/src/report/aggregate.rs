@@ -1,4 +1,4 @@
-//! Sums over the rows of a trace, in memory that grows with what is told apart, not with the rows.
+//! Sums over the rows of a trace. Their memory grows with the number of distinct keys, not with that of rows.
 
 use std::cmp::Reverse;
 
@@ -10,15 +10,15 @@ use super::mappings::Mappings;
 use super::place::Place;
 use super::quick_map::QuickMap;
 
-/// A name, of which the last counts.
+/// A name of a process or thread, of which the latest counts.
 #[derive(Default)]
-struct Last {
+struct LatestName {
     comm: Comm,
-    /// The part that it is from, from 1; 0 is of none.
+    /// The part of the trace that it is from, counted from 1; 0 where there is no name yet.
     part: u32,
 }
 
-impl Last {
+impl LatestName {
     fn add(&mut self, other: Self) {
         if other.part > self.part {
             *self = other;
@@ -27,38 +27,38 @@ impl Last {
 }
 
 #[derive(Default)]
-struct Thread {
-    name: Last,
+struct ThreadSums {
+    name: LatestName,
     shootdowns: u64,
     wait_ns: u64,
 }
 
-struct Culprit {
-    name: Last,
-    /// The first, and the part that it is from.
+struct CulpritSums {
+    name: LatestName,
+    /// The first cgroup, and the part that it is from.
     cgroup: u64,
     part: u32,
     counts: Counts,
 }
 
 #[derive(Default)]
-struct Victim {
-    name: Last,
+struct VictimSums {
+    name: LatestName,
     hits: u64,
     stall_ns: u64,
 }
 
-/// The sums. Where the first or the last of something counts, the part of the trace tells which that
-/// is, so that several can be added whatever parts each has.
+/// The sums. Where the first or the latest of something counts, the part of the trace decides which one that is, so that
+/// several sums can be added whatever parts each has.
 #[derive(Default)]
 pub(crate) struct Aggregate {
-    /// The part that rows are from, from 1.
+    /// The part that rows are from, counted from 1.
     part: u32,
-    /// How many shootdowns each asked for.
+    /// The number of shootdowns that each place asked for.
     places: QuickMap<Place, u64>,
-    threads: QuickMap<(u32, u32), Thread>,
-    culprits: QuickMap<(u32, Cause), Culprit>,
-    victims: QuickMap<(u32, bool), Victim>,
+    threads: QuickMap<(u32, u32), ThreadSums>,
+    culprits: QuickMap<(u32, Cause), CulpritSums>,
+    victims: QuickMap<(u32, bool), VictimSums>,
     wait: Histogram,
     delay: Histogram,
     stall: Histogram,
@@ -68,13 +68,13 @@ pub(crate) struct Aggregate {
     unseen: u64,
 }
 
-/// Sums up a trace, of which it is known what was mapped.
-pub(crate) struct Summing<'a> {
+/// Sums up a trace whose mappings are known.
+pub(crate) struct RowSummer<'a> {
     mappings: &'a Mappings,
     pub(crate) sum: Aggregate,
 }
 
-impl<'a> Summing<'a> {
+impl<'a> RowSummer<'a> {
     pub(crate) fn new(mappings: &'a Mappings) -> Self {
         Self {
             mappings,
@@ -83,7 +83,7 @@ impl<'a> Summing<'a> {
     }
 }
 
-impl Sums for Summing<'_> {
+impl Sums for RowSummer<'_> {
     fn begin(&mut self, part: u32) {
         self.sum.part = part.saturating_add(1);
     }
@@ -94,19 +94,19 @@ impl Sums for Summing<'_> {
 }
 
 impl Aggregate {
-    /// Adds a row: a victim, and with the first of its shootdown the shootdown.
+    /// Adds a row: a victim, and if it is the first row of its shootdown, the shootdown too.
     pub(crate) fn take(&mut self, row: &Row, mappings: &Mappings) {
         let part = self.part;
         let culprit = self
             .culprits
             .entry((row.pid, row.cause))
-            .or_insert_with(|| Culprit {
-                name: Last::default(),
+            .or_insert_with(|| CulpritSums {
+                name: LatestName::default(),
                 cgroup: row.cgroup,
                 part,
                 counts: Counts::default(),
             });
-        let name = |comm| Last { comm, part };
+        let name = |comm| LatestName { comm, part };
         culprit.counts.victims += 1;
         if row.is_first() {
             culprit.name = name(row.comm);
@@ -144,7 +144,7 @@ impl Aggregate {
         victim.stall_ns += u64::from(row.stall_ns);
     }
 
-    /// Adds another, of other parts of the same trace.
+    /// Adds the sums over other parts of the same trace.
     pub(crate) fn add(&mut self, other: Self) {
         for (place, shootdowns) in other.places {
             *self.places.entry(place).or_default() += shootdowns;
@@ -156,8 +156,8 @@ impl Aggregate {
             mine.wait_ns += theirs.wait_ns;
         }
         for (key, theirs) in other.culprits {
-            let mine = self.culprits.entry(key).or_insert_with(|| Culprit {
-                name: Last::default(),
+            let mine = self.culprits.entry(key).or_insert_with(|| CulpritSums {
+                name: LatestName::default(),
                 cgroup: theirs.cgroup,
                 part: theirs.part,
                 counts: Counts::default(),
@@ -184,7 +184,7 @@ impl Aggregate {
         self.unseen += other.unseen;
     }
 
-    /// What the rows alone say, where the probe's own counts are missing or not the last.
+    /// The counts by the rows alone, for a trace in which the probe's own counts are missing or not the latest.
     pub(crate) fn tally(&self) -> Tally {
         let mut culprits: Vec<_> = self
             .culprits
@@ -198,7 +198,7 @@ impl Aggregate {
                 counts: culprit.counts.clone(),
             })
             .collect();
-        // where two names of a process count alike, the order decides
+        // Where two names of a process count alike, the order decides.
         culprits.sort_by_key(|c| (c.pid, c.cause));
         let victims = self
             .victims
@@ -224,7 +224,7 @@ impl Aggregate {
         }
     }
 
-    /// How many shootdowns each place asked for.
+    /// The places, with the number of shootdowns that each asked for.
     pub(super) fn places(&self) -> impl Iterator<Item = (&Place, u64)> {
         self.places.iter().map(|(place, n)| (place, *n))
     }

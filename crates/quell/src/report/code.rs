@@ -7,9 +7,8 @@ use quell_event::trace::{Frame, Process, Stack, Trace};
 
 use super::mappings::Mappings;
 
-/// Functions that only pass a request on to the kernel. The names of libc's wrappers, with and
-/// without their underscores, in glibc and musl.
-const WRAPPERS: &[&str] = &[
+/// Functions that only pass a request on to the kernel: the wrappers of glibc and musl, without their leading underscores.
+const SYSCALL_WRAPPERS: &[&str] = &[
     "madvise",
     "munmap",
     "mprotect",
@@ -31,15 +30,15 @@ const WRAPPERS: &[&str] = &[
 ];
 
 /// The code that the kernel maps into each process, as /proc/PID/maps has it (vdso(7)).
-const VDSO: &str = "[vdso]";
+const VDSO_NAME: &str = "[vdso]";
 
-/// Stacks by the number that rows have for them, with names where those can still be found.
-pub(crate) fn named(
+/// Stacks by the number that rows have for them, with the names that can still be found.
+pub(crate) fn name_stacks(
     stacks: impl IntoIterator<Item = Stack>,
     processes: &HashMap<u32, Process>,
 ) -> HashMap<i32, Stack> {
     let mut stacks: Vec<Stack> = stacks.into_iter().collect();
-    // a recording that was cut short has not come to the names
+    // A recording that was cut short ended before its frames were named.
     quell_probe::name_frames(&mut stacks, |pid| processes.get(&pid));
     let number = |s: Stack| (s.id.cast_signed(), s);
     stacks.into_iter().map(number).collect()
@@ -47,14 +46,14 @@ pub(crate) fn named(
 
 /// Processes and stacks by their numbers.
 pub(crate) struct Code {
-    /// As they were seen last.
+    /// Each as it was read last.
     processes: HashMap<u32, Process>,
     mappings: Mappings,
     stacks: HashMap<i32, Stack>,
 }
 
 impl Code {
-    /// Of processes, each as often as it was looked at, in that order.
+    /// The code of processes. Each may come several times, in the order in which it was read.
     pub(crate) fn new(
         seen: impl IntoIterator<Item = Process>,
         stacks: impl IntoIterator<Item = Stack>,
@@ -65,28 +64,28 @@ impl Code {
             stacks: HashMap::new(),
         };
         for process in seen {
-            code.see(process);
+            code.see_process(process);
         }
-        code.stacks = named(stacks, &code.processes);
+        code.stacks = name_stacks(stacks, &code.processes);
         code
     }
 
-    /// Of a trace, and how many lines of it can't be read.
+    /// The code of a trace, and the number of its lines that can't be read.
     ///
     /// # Errors
     ///
     /// If it can't be read.
     pub(crate) fn read(trace: &Trace) -> anyhow::Result<(Self, u64)> {
         let mut code = Self::new([], []);
-        let garbled = trace.each_process(|process| code.see(process))?;
+        let garbled = trace.each_process(|process| code.see_process(process))?;
         let stacks = trace.stacks()?;
-        code.stacks = named(stacks.rows.into_values(), &code.processes);
+        code.stacks = name_stacks(stacks.rows.into_values(), &code.processes);
         Ok((code, garbled + stacks.garbled))
     }
 
-    fn see(&mut self, mut process: Process) {
+    fn see_process(&mut self, mut process: Process) {
         self.mappings.add(&process);
-        // one that ended as it was read has no names any more
+        // A process that ended while it was read has no names any more, so the earlier ones stay.
         if let Some(before) = self.processes.remove(&process.pid) {
             if process.comm.is_empty() {
                 process.comm = before.comm;
@@ -98,12 +97,12 @@ impl Code {
         self.processes.insert(process.pid, process);
     }
 
-    /// Adds what was seen since; its code has been named.
+    /// Adds processes and stacks that came since, whose frames are named already.
     pub(crate) fn learn(&mut self, processes: Vec<Process>, stacks: Vec<Stack>) {
         self.stacks
             .extend(stacks.into_iter().map(|s| (s.id.cast_signed(), s)));
         for process in processes {
-            self.mappings.renew(&process);
+            self.mappings.replace_readings(&process);
             self.processes.insert(process.pid, process);
         }
     }
@@ -121,26 +120,26 @@ impl Code {
         self.processes.get(&pid)
     }
 
-    /// Those that were watched, as they were seen last.
+    /// The watched processes, each as it was read last.
     pub(crate) fn processes(&self) -> impl Iterator<Item = &Process> {
         self.processes.values().filter(|p| !p.stranger)
     }
 
-    /// Whether a process only shot at those that were watched.
+    /// Whether a process was not watched itself, and only shot at watched ones.
     pub(crate) fn is_stranger(&self, pid: u32) -> bool {
         self.process(pid).is_some_and(|p| p.stranger)
     }
 
-    /// What was mapped where, and when.
+    /// The mappings of all processes over time.
     pub(crate) fn mappings(&self) -> &Mappings {
         &self.mappings
     }
 
-    /// The frame that called for a shootdown: the innermost that is no mere wrapper. None where only the kernel's own
-    /// code in the process is known, through which every system call of a 32-bit program goes (`__kernel_vsyscall`).
+    /// The frame that asked for a shootdown: the innermost that is no mere wrapper. None where only the vdso is known, through
+    /// which every system call of a 32-bit program goes (`__kernel_vsyscall`).
     pub(crate) fn caller(&self, stack: i32) -> Option<&Frame> {
         let frames = &self.stack(stack)?.frames;
-        let is_kernels = |f: &Frame| f.module.as_deref() == Some(VDSO);
+        let is_kernels = |f: &Frame| f.module.as_deref() == Some(VDSO_NAME);
         let wrapper = |f: &Frame| {
             let name = f.symbol.as_deref().unwrap_or_default();
             let bare = name
@@ -148,7 +147,7 @@ impl Code {
                 .next()
                 .unwrap_or(name)
                 .trim_start_matches('_');
-            WRAPPERS.contains(&bare.strip_prefix("libc_").unwrap_or(bare))
+            SYSCALL_WRAPPERS.contains(&bare.strip_prefix("libc_").unwrap_or(bare))
         };
         frames
             .iter()
@@ -156,7 +155,7 @@ impl Code {
             .or_else(|| frames.iter().find(|f| !is_kernels(f)))
     }
 
-    /// Files that the culprits among the watched ran code from, without the kernel's own names in brackets.
+    /// The files from which the watched culprits ran code, without the kernel's own names in brackets.
     pub(crate) fn modules(&self) -> Vec<PathBuf> {
         let files: BTreeSet<&str> = self
             .processes
@@ -171,7 +170,7 @@ impl Code {
 }
 
 /// The last part of a path.
-pub(crate) fn base(path: &str) -> &str {
+pub(crate) fn file_name_of(path: &str) -> &str {
     Path::new(path)
         .file_name()
         .and_then(|n| n.to_str())

@@ -1,4 +1,4 @@
-//! A trace in the form of another tool: checks what was asked for, and lets `quell-export` write.
+//! Exports a trace in the form of another tool: checks the options, and lets `quell-export` write.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
@@ -8,7 +8,7 @@ use quell_event::trace::Trace;
 use quell_export::{Measure, Rows, SampleWeight, Stacks};
 
 use super::code;
-use super::progress::Progress;
+use super::progress::ReadProgress;
 use crate::cli::{self, ExportArgs, Format};
 use crate::show::units::{count, plural};
 use crate::show::{self, Replace};
@@ -18,15 +18,15 @@ use crate::usage::usage;
 ///
 /// # Errors
 ///
-/// What was asked for does not fit together, the trace can't be read, or the output not be written.
+/// The options don't fit together, the trace can't be read, or the output can't be written.
 /// A reader that has gone (`| head`) is no error.
-pub(crate) fn run(
+pub(crate) fn export_trace(
     dir: &Path,
     format: Format,
     args: &ExportArgs,
     output: Option<&Path>,
 ) -> anyhow::Result<()> {
-    check(format, args)?;
+    check_options(format, args)?;
     let output = show::file_named(output);
     if format.is_binary() && output.is_none() && io::stdout().is_terminal() {
         return Err(usage(format!(
@@ -37,7 +37,7 @@ pub(crate) fn run(
     let out = Replace::new(output)?;
     let trace = Trace::open(dir)?;
     let stacks = if format.has_stacks() {
-        stacks(&trace)?
+        named_stacks(&trace)?
     } else {
         Stacks::default()
     };
@@ -45,10 +45,10 @@ pub(crate) fn run(
     if format == Format::Perfetto {
         say_what_has_no_row(&trace);
     }
-    let progress = Progress::new(trace.rows());
-    let told = |rows| progress.set(rows);
+    let progress = ReadProgress::new(trace.rows());
+    let told = |rows| progress.set_rows(rows);
     let rows = Rows::new(&trace, &told);
-    let written = out.write(|out| write(&rows, &stacks, format, args, out));
+    let written = out.write(|out| write_format(&rows, &stacks, format, args, out));
     drop(progress);
     show::unless_gone(written).with_context(|| match output {
         Some(path) => format!("can't export to {}", path.display()),
@@ -56,7 +56,7 @@ pub(crate) fn run(
     })
 }
 
-fn check(format: Format, args: &ExportArgs) -> anyhow::Result<()> {
+fn check_options(format: Format, args: &ExportArgs) -> anyhow::Result<()> {
     if args.weight.is_some() && !format.takes_weight() {
         return Err(usage(format!(
             "--weight is for pprof, folded and speedscope: leave it out for {}",
@@ -72,7 +72,7 @@ fn check(format: Format, args: &ExportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write(
+fn write_format(
     rows: &Rows<'_>,
     stacks: &Stacks,
     format: Format,
@@ -105,9 +105,12 @@ fn write(
     }
 }
 
-fn stacks(trace: &Trace) -> anyhow::Result<Stacks> {
+fn named_stacks(trace: &Trace) -> anyhow::Result<Stacks> {
     let processes = trace.processes()?.rows;
-    Ok(code::named(trace.stacks()?.rows.into_values(), &processes))
+    Ok(code::name_stacks(
+        trace.stacks()?.rows.into_values(),
+        &processes,
+    ))
 }
 
 /// An export has no place for notes, so they go to stderr.
@@ -134,7 +137,7 @@ fn say_what_is_missing(trace: &Trace, no_stacks: bool) {
     }
 }
 
-/// Waits and samples that are in the account alone.
+/// Says how many waits and samples have no row, because they are in the account alone.
 fn say_what_has_no_row(trace: &Trace) {
     let account = trace.tally().ok().flatten().and_then(|t| t.account);
     let lost = account.map_or(0, |a| a.lost_waits + a.lost_samples);

@@ -1,37 +1,37 @@
-//! What was mapped where, and when.
+//! The mappings of processes over time.
 //!
 //! A recording reads a process's mappings when it shoots, again and again while they change. Between two
-//! readings nobody knows when a mapping came or went, and an address may be used for one thing after
-//! another. So an address is looked up in the reading before the shootdown. What only the one after it
-//! has counts too, but not for a call that takes mappings away: that has come later. What brk(2) gives back
-//! is the heap, whoever looked when.
+//! readings nobody knows when a mapping came or went, and an address may be used for several mappings in turn. So an
+//! address is looked up in the reading before the shootdown, and if it is not there in the one after it. The latter does not
+//! count for a call that takes mappings away, because a mapping seen afterwards has come later. A shootdown by brk(2) is of
+//! the heap, whatever the readings have.
 
 use quell_event::Cause;
 use quell_event::trace::{Module, Process, Row};
 
 use super::quick_map::QuickMap;
 
-/// What brk(2) moves the end of.
-const HEAP: &str = "[heap] (brk)";
+/// The mapping whose end brk(2) moves.
+const HEAP_NAME: &str = "[heap] (brk)";
 const HEAP_NUMBER: u32 = 0;
 
 /// A range of addresses, and the number of its name.
 #[derive(Clone, Copy)]
-struct Range {
+struct NamedRange {
     start: u64,
     end: u64,
     name: u32,
 }
 
 /// The mappings of a process, as they were read at one time.
-struct Reading {
+struct MappingsReading {
     t_ns: u64,
-    /// By address; mappings don't overlap.
-    ranges: Vec<Range>,
+    /// Sorted by address; mappings don't overlap.
+    ranges: Vec<NamedRange>,
 }
 
-impl Reading {
-    fn at(&self, address: u64) -> Option<u32> {
+impl MappingsReading {
+    fn name_at(&self, address: u64) -> Option<u32> {
         let after = self.ranges.partition_point(|r| r.start <= address);
         let range = self.ranges[..after].last()?;
         (address < range.end).then_some(range.name)
@@ -40,8 +40,8 @@ impl Reading {
 
 /// The mappings with a name, of every process.
 pub(crate) struct Mappings {
-    /// Of a process, by time.
-    readings: QuickMap<u32, Vec<Reading>>,
+    /// The readings of each process, by time.
+    readings: QuickMap<u32, Vec<MappingsReading>>,
     numbers: QuickMap<String, u32>,
     names: Vec<String>,
 }
@@ -50,16 +50,16 @@ impl Default for Mappings {
     fn default() -> Self {
         Self {
             readings: QuickMap::default(),
-            numbers: QuickMap::from_iter([(HEAP.to_owned(), HEAP_NUMBER)]),
-            names: vec![HEAP.to_owned()],
+            numbers: QuickMap::from_iter([(HEAP_NAME.to_owned(), HEAP_NUMBER)]),
+            names: vec![HEAP_NAME.to_owned()],
         }
     }
 }
 
 impl Mappings {
-    /// Adds a reading. One of the same time replaces the other.
+    /// Adds a reading. It replaces one of the same time.
     pub(crate) fn add(&mut self, process: &Process) {
-        let reading = self.reading(process);
+        let reading = self.reading_of(process);
         let all = self.readings.entry(process.pid).or_default();
         let at = all.partition_point(|r| r.t_ns < reading.t_ns);
         match all.get_mut(at).filter(|r| r.t_ns == reading.t_ns) {
@@ -68,35 +68,35 @@ impl Mappings {
         }
     }
 
-    /// This reading in place of all others of its process, as if it had always been so: for who asks as the
-    /// program runs.
-    pub(crate) fn renew(&mut self, process: &Process) {
-        let reading = Reading {
+    /// Puts this reading in place of all others of its process, as if it had always been so. It serves callers that ask while
+    /// the program runs.
+    pub(crate) fn replace_readings(&mut self, process: &Process) {
+        let reading = MappingsReading {
             t_ns: 0,
-            ..self.reading(process)
+            ..self.reading_of(process)
         };
         self.readings.insert(process.pid, vec![reading]);
     }
 
-    fn reading(&mut self, process: &Process) -> Reading {
+    fn reading_of(&mut self, process: &Process) -> MappingsReading {
         let modules = process.modules.iter().filter(|m| !is_anonymous(m));
-        let mut ranges: Vec<Range> = modules
-            .map(|m| Range {
+        let mut ranges: Vec<NamedRange> = modules
+            .map(|m| NamedRange {
                 start: m.start,
                 end: m.end,
-                name: self.number(m),
+                name: self.number_of_name(m),
             })
             .collect();
         ranges.sort_unstable_by_key(|r| r.start);
-        Reading {
+        MappingsReading {
             t_ns: process.t_ns,
             ranges,
         }
     }
 
-    fn number(&mut self, mapping: &Module) -> u32 {
+    fn number_of_name(&mut self, mapping: &Module) -> u32 {
         let name = match mapping.path.as_str() {
-            "[heap]" => HEAP.to_owned(),
+            "[heap]" => HEAP_NAME.to_owned(),
             name if name.starts_with('[') => name.to_owned(),
             file => format!("file {file}"),
         };
@@ -108,9 +108,9 @@ impl Mappings {
         })
     }
 
-    /// The number of the name of what the range of this shootdown was, if it had one. A flush of everything has no
-    /// range: the kernel does that from 34 pages on, also where it is the heap that is given back.
-    pub(crate) fn of(&self, row: &Row) -> Option<u32> {
+    /// The number of the name of the mapping that this shootdown flushed, if it had one. A full flush has no range: the kernel
+    /// makes one from 34 pages on, also where the heap is given back.
+    pub(crate) fn name_of_range(&self, row: &Row) -> Option<u32> {
         if row.cause == Cause::Brk {
             return Some(HEAP_NUMBER);
         }
@@ -120,21 +120,21 @@ impl Mappings {
         let all = self.readings.get(&row.pid)?;
         let next = all.partition_point(|r| r.t_ns <= row.t_ns);
         let before = next.checked_sub(1).and_then(|i| all.get(i));
-        if let Some(name) = before.and_then(|r| r.at(row.start)) {
+        if let Some(name) = before.and_then(|r| r.name_at(row.start)) {
             return Some(name);
         }
         let goes = matches!(row.cause, Cause::Munmap | Cause::Mremap);
         let after = all.get(next).filter(|_| !goes);
-        after.and_then(|r| r.at(row.start))
+        after.and_then(|r| r.name_at(row.start))
     }
 
-    /// What a number stands for.
+    /// The name with this number.
     pub(crate) fn name(&self, number: u32) -> &str {
         self.names.get(number as usize).map_or("", String::as_str)
     }
 }
 
-/// Anonymous memory that is shared has a name, and says as little by it (mm/shmem.c, shmem_zero_setup).
+/// Shared anonymous memory has a name too, which says nothing about it (mm/shmem.c, shmem_zero_setup).
 fn is_anonymous(mapping: &Module) -> bool {
     mapping.path == "/dev/zero"
 }
@@ -167,10 +167,10 @@ mod tests {
             cause,
             ..Row::default()
         };
-        Some(mappings.name(mappings.of(&row)?))
+        Some(mappings.name(mappings.name_of_range(&row)?))
     }
 
-    /// Check that a file that is mapped later does not name what was unmapped there before, in whatever order the
+    /// Check that a file that is mapped later does not name memory that was unmapped there before, in whatever order the
     /// readings come.
     #[test]
     fn later_files_are_not_blamed() {
@@ -205,12 +205,12 @@ mod tests {
     #[test]
     fn renewed() {
         let mut mappings = Mappings::default();
-        mappings.renew(&process(100, &[("[heap]", 0x1000, 0x3000)]));
-        mappings.renew(&process(200, &[("[heap]", 0x1000, 0x2000)]));
-        assert_eq!(name(&mappings, 0, 0x1000, Cause::Munmap), Some(HEAP));
+        mappings.replace_readings(&process(100, &[("[heap]", 0x1000, 0x3000)]));
+        mappings.replace_readings(&process(200, &[("[heap]", 0x1000, 0x2000)]));
+        assert_eq!(name(&mappings, 0, 0x1000, Cause::Munmap), Some(HEAP_NAME));
         assert_eq!(name(&mappings, 150, 0x2000, Cause::Munmap), None);
         // the heap was larger before anybody looked
-        assert_eq!(name(&mappings, 150, 0x2000, Cause::Brk), Some(HEAP));
+        assert_eq!(name(&mappings, 150, 0x2000, Cause::Brk), Some(HEAP_NAME));
         assert_eq!(mappings.readings[&7].len(), 1);
     }
 

@@ -1,4 +1,4 @@
-//! A trace, read and summed up.
+//! A report: a trace, read and summed up.
 
 mod advice;
 pub(crate) mod aggregate;
@@ -21,41 +21,41 @@ use quell_remedy::advice::Advised;
 
 use crate::show::units::plural;
 use crate::subject::Subject;
-use aggregate::{Aggregate, Summing};
+use aggregate::{Aggregate, RowSummer};
 use code::Code;
 use places::Places;
-use progress::Progress;
+use progress::ReadProgress;
 
-pub(crate) use page::html;
+pub(crate) use page::write_page;
 
-/// Stacks in a summary: the text shows fewer.
-const STACKS: usize = 50;
+/// The most stacks in a summary; the text shows fewer.
+const MAX_STACKS: usize = 50;
 
-/// What a trace says.
+/// The figures and notes of a trace.
 pub(crate) struct Report {
     pub(crate) title: String,
     pub(crate) summary: Summary,
-    /// What the reader should know: a recording that was cut short, frames without a name.
+    /// Notes for the reader, such as that the recording was cut short, or frames have no name.
     pub(crate) notes: Vec<String>,
-    /// Where shootdowns came from, for a plan, without those by strangers.
-    pub(crate) origins: Vec<Origin>,
-    /// Of the rows, shootdowns by processes that only shot at those that were watched.
+    /// The origins of shootdowns, for a plan, without those by strangers.
+    pub(crate) origins: Vec<ShootdownOrigin>,
+    /// The shootdowns among the rows by processes that were not watched, and only shot at watched ones.
     pub(crate) by_strangers: u64,
-    /// What those that were watched asked for, also where records were lost.
+    /// The counts of the watched processes, which are exact also where records were lost.
     pub(crate) own: Counts,
-    /// Where their time went, row by row, if that was watched.
+    /// Their account, row by row, if the trace has one.
     pub(crate) account: Option<Account>,
-    /// They were watched from their start on: a command was.
+    /// They were watched from their start, as a command is.
     pub(crate) from_start: bool,
-    /// Files that the culprits ran code from.
+    /// The files from which the culprits ran code.
     pub(crate) modules: Vec<PathBuf>,
-    /// What no setting reaches, where the whole trace was opened for its report or for a plan.
+    /// Advice for costs that no setting reaches; only where the whole trace was opened for its report or for a plan.
     pub(crate) advice: Vec<Advised>,
 }
 
-/// Shootdowns of one cause, called for by one place.
+/// The shootdowns of one cause that one place in the code asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct ShootdownOrigin {
     pub(crate) cause: Cause,
     pub(crate) module: Option<PathBuf>,
     pub(crate) symbol: Option<String>,
@@ -63,26 +63,26 @@ pub(crate) struct Origin {
     pub(crate) shootdowns: u64,
 }
 
-/// Sums up the rows of a trace and reads what it knows of code; last the number of lines of that
-/// which can't be read.
+/// Sums up the rows of a trace, and reads its code. The last value is the number of lines about code that can't be read.
 ///
 /// # Errors
 ///
 /// If it can't be read.
-pub(crate) fn read(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u64)> {
+pub(crate) fn sum_up_trace(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u64)> {
     let (code, garbled) = Code::read(trace)?;
-    let progress = Progress::new(trace.rows());
+    let progress = ReadProgress::new(trace.rows());
     let mut sum = Aggregate::default();
-    let summing = || Summing::new(code.mappings());
-    for one in trace.sum(summing, &|rows| progress.set(rows))? {
+    let summing = || RowSummer::new(code.mappings());
+    for one in trace.sum(summing, &|rows| progress.set_rows(rows))? {
         sum.add(one.sum);
     }
     drop(progress);
     Ok((sum, code, garbled))
 }
 
-/// Counts are of all shootdowns, events of those that were not lost: with fewer they are of something else.
-fn belongs(counts: Tally, events: &Tally, cut_short: bool) -> Result<Tally, String> {
+/// Checks that counts belong to the events of a trace. Counts have all shootdowns, and events may have lost some, so counts
+/// with fewer are of another trace.
+fn check_counts(counts: Tally, events: &Tally, cut_short: bool) -> Result<Tally, String> {
     let (counted, seen) = (counts.totals().shootdowns, events.totals().shootdowns);
     if counted >= seen || cut_short {
         return Ok(counts);
@@ -92,7 +92,7 @@ fn belongs(counts: Tally, events: &Tally, cut_short: bool) -> Result<Tally, Stri
     ))
 }
 
-/// The counts of all but strangers.
+/// The counts of the watched processes, without strangers.
 fn of_the_watched(tally: &Tally, is_stranger: impl Fn(u32) -> bool) -> Counts {
     let mut sum = Counts::default();
     for culprit in tally.culprits.iter().filter(|c| !is_stranger(c.pid)) {
@@ -109,18 +109,19 @@ impl Report {
     /// If it is none, or can't be read.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
         let trace = Trace::open(dir)?;
-        let (sum, code, garbled) = read(&trace)?;
+        let (sum, code, garbled) = sum_up_trace(&trace)?;
         let mut report = Self::new(&trace, &sum, &code, garbled);
-        // of figures that are not this trace's there is no account
+        // Without an account in the summary the figures were not this trace's.
         if let Some(account) = &report.account
             && report.summary.account.is_some()
         {
-            report.advice = advice::of(&trace, account, &code, report.summary.duration_ns);
+            report.advice =
+                advice::advise_on_trace(&trace, account, &code, report.summary.duration_ns);
         }
         Ok(report)
     }
 
-    /// What the sums over all rows of a trace say.
+    /// Makes the report from the sums over all rows of a trace.
     pub(crate) fn new(trace: &Trace, sum: &Aggregate, code: &Code, garbled: u64) -> Self {
         let meta = trace.meta();
         let mut notes = Vec::new();
@@ -129,11 +130,11 @@ impl Report {
         let saved = match trace.tally() {
             Ok(saved) => saved
                 .ok_or_else(|| "The trace has no counts (tally.json)".to_owned())
-                .and_then(|saved| belongs(saved, &rows, cut_short)),
+                .and_then(|saved| check_counts(saved, &rows, cut_short)),
             Err(why) => Err(why.to_string()),
         };
         let lost_known = saved.is_ok();
-        // rows have the names of threads
+        // Rows have the names of threads, so those of processes are put in.
         let culprits = rows.culprits.iter_mut().map(|c| (c.pid, &mut c.comm));
         let victims = rows.victims.iter_mut().map(|v| (v.pid, &mut v.comm));
         for (pid, comm) in culprits.chain(victims) {
@@ -142,7 +143,7 @@ impl Report {
             }
         }
         let tally = match saved {
-            // counts are exact also where records were lost
+            // The saved counts are exact also where records were lost.
             Ok(tally) if !cut_short => tally,
             saved => {
                 let mut tally = rows;
@@ -160,7 +161,7 @@ impl Report {
                     tally.account = saved.account;
                     let (rows_ns, saved_ns) = (tally.duration_ns, saved.duration_ns);
                     tally.duration_ns = rows_ns.max(saved_ns);
-                    // what came after the counts were saved came with as many CPUs as there were before
+                    // After the counts were saved, the number of CPUs is taken to have stayed the same.
                     tally.online_ns = saved.online_ns.map(|online| {
                         let all = u128::from(online) * u128::from(tally.duration_ns);
                         u64::try_from(all / u128::from(saved_ns.max(1))).unwrap_or(u64::MAX)
@@ -191,8 +192,8 @@ impl Report {
         sum.add_threads(&mut summary);
         let places = Places::new(sum, code);
         summary.regions = places.regions();
-        summary.stacks = places.stacks(STACKS);
-        notes.extend(notes::notes(code, places.user_stacks()));
+        summary.stacks = places.stacks(MAX_STACKS);
+        notes.extend(notes::stack_notes(code, places.user_stacks()));
         let subject = Subject {
             scope: meta.scope.clone(),
             command: meta.command.clone(),
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Check that what strangers caused is left out of what the watched asked for, whatever rows were lost.
+    /// Check that the counts of the watched leave strangers out, whatever rows were lost.
     #[test]
     fn strangers_are_left_out() {
         let mut all = tally(10);
@@ -250,10 +251,10 @@ mod tests {
     /// be lost, and the counts of a recording that was cut short are older than its events.
     #[test]
     fn foreign_counts() {
-        assert!(belongs(tally(10), &tally(10), false).is_ok());
-        assert!(belongs(tally(10), &tally(7), false).is_ok());
-        assert!(belongs(tally(10), &tally(11), true).is_ok());
-        let why = belongs(tally(10), &tally(11), false).err();
+        assert!(check_counts(tally(10), &tally(10), false).is_ok());
+        assert!(check_counts(tally(10), &tally(7), false).is_ok());
+        assert!(check_counts(tally(10), &tally(11), true).is_ok());
+        let why = check_counts(tally(10), &tally(11), false).err();
         assert!(why.is_some_and(|w| w.contains("10 shootdowns, and there are events of 11")));
     }
 }

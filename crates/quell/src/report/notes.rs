@@ -1,4 +1,4 @@
-//! What the reader should know of the stacks: which end early, which have no names, and what helps.
+//! Notes on stacks for the reader: which end early, which have no names, and the remedy for each.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use quell_event::NO_STACK;
 use quell_event::trace::{Frame, Mark};
 
-use super::code::{Code, base};
+use super::code::{Code, file_name_of};
 use crate::show::units::count;
 
-/// What concerns less than one stack in so many is not worth a line.
-const WORTH: u64 = 10;
+/// A flaw of less than one stack in so many is not worth a line.
+const MIN_NOTED_DIVISOR: u64 = 10;
 
-/// The notes on these user stacks, each with how many shootdowns it has.
-pub(crate) fn notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Vec<String> {
-    let mut seen = Seen::default();
+/// The notes on these user stacks, each with its number of shootdowns.
+pub(crate) fn stack_notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Vec<String> {
+    let mut seen = StackFlaws::default();
     for (id, n) in stacks {
         seen.all += n;
         let Some(stack) = code.stack(id) else {
@@ -26,14 +26,16 @@ pub(crate) fn notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Ve
             continue;
         }
         if let Some(last) = stack.ends_early() {
-            let place = last.module.as_deref().map_or("unknown code", base);
+            let place = last.module.as_deref().map_or("unknown code", file_name_of);
             *seen.early.entry(place).or_default() += n;
         }
         let marked = |f: &&Frame| f.symbol.is_none();
-        // the names that matter: who called, and whatever a JIT made on the way
+        // Two names matter: the caller's, and those of code that a JIT made on the way.
         let jit = stack.frames.iter().any(|f| f.mark == Some(Mark::Jit));
         let caller = code.caller(id).filter(marked);
-        let place = caller.and_then(|f| f.module.as_deref()).map_or("", base);
+        let place = caller
+            .and_then(|f| f.module.as_deref())
+            .map_or("", file_name_of);
         if let Some(mark) = jit.then_some(Mark::Jit).or(caller.and_then(|f| f.mark)) {
             *seen
                 .marks
@@ -43,30 +45,30 @@ pub(crate) fn notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>) -> Ve
                 .or_default() += n;
         }
     }
-    seen.notes()
+    seen.to_notes()
 }
 
-/// Where shootdowns were counted, by the name of a file.
+/// Numbers of shootdowns by the name of a file.
 type PerFile<'c> = BTreeMap<&'c str, u64>;
 
 #[derive(Default)]
-struct Seen<'c> {
+struct StackFlaws<'c> {
     all: u64,
-    /// The trace has their numbers alone.
+    /// Stacks of which the trace has nothing but a number.
     missing: u64,
     gone: u64,
     early: PerFile<'c>,
     marks: BTreeMap<Mark, PerFile<'c>>,
 }
 
-/// How many, and the place with most of them: by its name where they are equal.
-fn most<'c>(places: &PerFile<'c>) -> Option<(u64, &'c str)> {
+/// The total, and the place with the most of it; by its name where several have the same.
+fn total_and_largest<'c>(places: &PerFile<'c>) -> Option<(u64, &'c str)> {
     let most = places.iter().max_by_key(|&(name, n)| (n, Reverse(name)));
     Some((places.values().sum(), most?.0))
 }
 
-impl Seen<'_> {
-    fn notes(&self) -> Vec<String> {
+impl StackFlaws<'_> {
+    fn to_notes(&self) -> Vec<String> {
         let all = count(self.all);
         let mut notes = Vec::new();
         if self.missing > 0 {
@@ -82,7 +84,9 @@ impl Seen<'_> {
                 count(self.gone),
             ));
         }
-        if let Some((n, place)) = most(&self.early).filter(|(n, _)| n * WORTH >= self.all) {
+        if let Some((n, place)) =
+            total_and_largest(&self.early).filter(|(n, _)| n * MIN_NOTED_DIVISOR >= self.all)
+        {
             notes.push(format!(
                 "{} of {all} user stacks end early, most of them in {place}, which has \
                  neither frame pointers nor .eh_frame: callers beyond it are not seen. Code keeps frame pointers if built with -fno-omit-frame-pointer (gcc, \
@@ -92,8 +96,9 @@ impl Seen<'_> {
             ));
         }
         for (mark, places) in &self.marks {
-            if let Some((n, place)) = most(places).filter(|(n, _)| n * WORTH >= self.all)
-                && let Some(help) = help(*mark, place)
+            if let Some((n, place)) =
+                total_and_largest(places).filter(|(n, _)| n * MIN_NOTED_DIVISOR >= self.all)
+                && let Some(help) = help_for(*mark, place)
             {
                 notes.push(format!("{} of {all} user stacks {help}", count(n)));
             }
@@ -102,8 +107,8 @@ impl Seen<'_> {
     }
 }
 
-/// What is wrong with stacks whose caller has this mark, and what helps.
-fn help(mark: Mark, place: &str) -> Option<String> {
+/// The flaw of stacks whose caller has this mark, and its remedy.
+fn help_for(mark: Mark, place: &str) -> Option<String> {
     Some(match mark {
         Mark::Jit => "pass through code that was made at run time and has no perf map [JIT, no perf map]: \
                       run Java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, Node with \
@@ -151,16 +156,16 @@ mod tests {
     const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
     const STRIPPED: Option<Mark> = Some(Mark::Stripped);
 
-    /// Check that each note names what helps, and that there is none where all is well.
+    /// Check that each note names a remedy, and that there is none where all is well.
     #[test]
     fn notes_name_what_helps() {
         let said = |frames: &[_]| {
             let code = Code::new([], [stack(frames)]);
-            notes(&code, [(0, 1000)].into_iter()).join("\n")
+            stack_notes(&code, [(0, 1000)].into_iter()).join("\n")
         };
         let start = ("_start", "/a", None);
         assert_eq!(said(&[("f", "/a", None), start]), "");
-        let lost = notes(&Code::new([], []), [(3, 8), (NO_STACK, 2)].into_iter());
+        let lost = stack_notes(&Code::new([], []), [(3, 8), (NO_STACK, 2)].into_iter());
         assert_eq!(
             lost,
             ["8 of 10 user stacks are missing: stacks.jsonl does not have them."]

@@ -11,7 +11,7 @@ use super::Report;
 use super::aggregate::Aggregate;
 use super::code::Code;
 use super::place::Place;
-use super::progress::{Progress, STEP};
+use super::progress::{ROWS_PER_STEP, ReadProgress};
 use super::quick_map::QuickMap;
 use super::regions::{Named, Regions};
 use crate::show::{self, Replace};
@@ -21,23 +21,23 @@ use crate::show::{self, Replace};
 /// # Errors
 ///
 /// If the trace can't be read or the file not written.
-pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
+pub(crate) fn write_page(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let trace = Trace::open(dir)?;
     let out = Replace::new(Some(file))?;
     let meta = trace.meta();
     let (code, garbled) = Code::read(&trace)?;
-    let mut binner = Binner::new(PageLimits::default());
-    let mut places = Numbered::new(&code);
+    let mut binner = Binner::new(Limits::default());
+    let mut places = RegionNumbers::new(&code);
     let mut sum = Aggregate::default();
-    let progress = Progress::new(trace.rows());
+    let progress = ReadProgress::new(trace.rows());
     let mut rows = 0;
     trace.for_each_beside(
         |row| sum.take(row, code.mappings()),
         |row| {
-            binner.take(row, places.number(row));
+            binner.take(row, places.region_number(row));
             rows += 1;
-            if rows % STEP == 0 {
-                progress.set(rows);
+            if rows % ROWS_PER_STEP == 0 {
+                progress.set_rows(rows);
             }
         },
     )?;
@@ -55,14 +55,14 @@ pub(crate) fn html(dir: &Path, file: &Path) -> anyhow::Result<()> {
         costs: &costs,
         notes: &report.notes,
     };
-    let words = Words::new(&code, &places, &report);
+    let words = PageNames::new(&code, &places, &report);
     let written = out.write(|out| Ok(binner.write(&about, &words, out)?));
     show::unless_gone(written)
         .with_context(|| format!("can't write the page to {}", file.display()))
 }
 
 /// Regions by number, looked up once for each place.
-struct Numbered<'a> {
+struct RegionNumbers<'a> {
     code: &'a Code,
     regions: QuickMap<Place, u32>,
     named: Named<'a>,
@@ -70,7 +70,7 @@ struct Numbered<'a> {
     last: Option<(u64, u32)>,
 }
 
-impl<'a> Numbered<'a> {
+impl<'a> RegionNumbers<'a> {
     fn new(code: &'a Code) -> Self {
         Self {
             code,
@@ -80,7 +80,7 @@ impl<'a> Numbered<'a> {
         }
     }
 
-    fn number(&mut self, row: &Row) -> u32 {
+    fn region_number(&mut self, row: &Row) -> u32 {
         if let Some((id, number)) = self.last
             && id == row.id
         {
@@ -97,16 +97,16 @@ impl<'a> Numbered<'a> {
     }
 }
 
-/// What the numbers in the trace stand for.
-struct Words<'a> {
+/// The names for the numbers in a trace.
+struct PageNames<'a> {
     code: &'a Code,
-    places: &'a Numbered<'a>,
-    /// As the text report calls them.
+    places: &'a RegionNumbers<'a>,
+    /// The names that the text report has for them.
     processes: HashMap<u32, &'a str>,
 }
 
-impl<'a> Words<'a> {
-    fn new(code: &'a Code, places: &'a Numbered<'a>, report: &'a Report) -> Self {
+impl<'a> PageNames<'a> {
+    fn new(code: &'a Code, places: &'a RegionNumbers<'a>, report: &'a Report) -> Self {
         let victims = report.summary.victims_by.iter().map(|v| (v.pid, &v.comm));
         let culprits = report.summary.culprits.iter().map(|c| (c.pid, &c.comm));
         Self {
@@ -120,7 +120,7 @@ impl<'a> Words<'a> {
     }
 }
 
-impl NameSource for Words<'_> {
+impl Names for PageNames<'_> {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
         let stack = self.code.stack(stack)?;
         let missing = stack.cut.then(|| OUTER_MISSING.to_owned());

@@ -1,11 +1,11 @@
-//! What tells one place in memory that a shootdown was for from another.
+//! Places: the keys by which the shootdowns of a trace are summed up.
 
 use quell_event::Cause;
 use quell_event::trace::Row;
 
 use super::mappings::Mappings;
 
-/// What tells shootdowns apart for regions, stacks and origins.
+/// The key of a shootdown, for regions, stacks and origins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(super) pid: u32,
@@ -13,12 +13,12 @@ pub(crate) struct Place {
     pub(super) user_stack: i32,
     /// The memory is the culprit's own.
     own: bool,
-    pub(super) at: At,
+    pub(super) at: FlushedRange,
 }
 
-/// What was flushed.
+/// The memory that was flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum At {
+pub(super) enum FlushedRange {
     /// A whole address space.
     Everything,
     /// A range of a mapping with this name.
@@ -29,21 +29,21 @@ pub(super) enum At {
 
 impl Place {
     pub(crate) fn of(row: &Row, mappings: &Mappings) -> Self {
-        // what comes or goes with an address space is not of any mapping
+        // Flushes for a whole address space that comes or goes belong to no mapping.
         let life = matches!(
             row.cause,
             Cause::Kernel | Cause::Exit | Cause::Exec | Cause::Fork
         );
-        // the addresses of another address space say nothing of the culprit's mappings
+        // Addresses of another address space can't be looked up in the culprit's mappings.
         let mapped = if life || !row.own_mm {
             None
         } else {
-            mappings.of(row)
+            mappings.name_of_range(row)
         };
         let at = match mapped {
-            Some(name) => At::Mapped(name),
-            None if row.full() => At::Everything,
-            None => At::Elsewhere,
+            Some(name) => FlushedRange::Mapped(name),
+            None if row.full() => FlushedRange::Everything,
+            None => FlushedRange::Elsewhere,
         };
         Self {
             pid: row.pid,
@@ -54,12 +54,12 @@ impl Place {
         }
     }
 
-    pub(super) fn own(&self) -> bool {
+    pub(super) fn is_own(&self) -> bool {
         self.own
     }
 
-    pub(super) fn full(&self) -> bool {
-        self.at == At::Everything
+    pub(super) fn is_full(&self) -> bool {
+        self.at == FlushedRange::Everything
     }
 }
 
@@ -67,7 +67,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    /// Check that what brk gives back is the heap however much it was, that any other flush of everything is of everything, and
+    /// Check that a flush by brk is of the heap however large it was, that any other full flush is of everything, and
     /// that the addresses of another process say nothing.
     #[test]
     fn brk_is_of_the_heap() {
@@ -83,9 +83,9 @@ mod tests {
             Place::of(&row, &mappings).at
         };
         let heap = at(Cause::Brk, 0x2000, true);
-        assert!(matches!(heap, At::Mapped(_)));
+        assert!(matches!(heap, FlushedRange::Mapped(_)));
         assert!(at(Cause::Brk, u64::MAX, true) == heap);
-        assert!(at(Cause::Munmap, u64::MAX, true) == At::Everything);
-        assert!(at(Cause::Brk, 0x2000, false) == At::Elsewhere);
+        assert!(at(Cause::Munmap, u64::MAX, true) == FlushedRange::Everything);
+        assert!(at(Cause::Brk, 0x2000, false) == FlushedRange::Elsewhere);
     }
 }

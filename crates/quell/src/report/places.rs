@@ -1,4 +1,4 @@
-//! Where shootdowns come from: regions, stacks and origins, from the places that asked.
+//! Regions, stacks and origins of shootdowns, from the places of a trace.
 
 use std::cmp::Reverse;
 use std::path::PathBuf;
@@ -7,23 +7,23 @@ use quell_event::summary::{RegionRow, StackRow};
 use quell_event::trace::Frame;
 use quell_event::{Cause, Text};
 
-use super::Origin;
+use super::ShootdownOrigin;
 use super::aggregate::Aggregate;
 use super::code::Code;
 pub(crate) use super::place::Place;
 use super::quick_map::QuickMap;
 use super::regions::{Named, Regions};
 
-/// All places, with what lies there.
+/// All places, with the regions that they are in.
 pub(crate) struct Places<'a> {
     code: &'a Code,
-    /// Shootdowns and the region's number.
+    /// Each place with its shootdowns and the number of its region.
     all: Vec<(Place, u64, u32)>,
     names: Vec<String>,
 }
 
 impl<'a> Places<'a> {
-    /// Of these sums.
+    /// The places of these sums.
     pub(crate) fn new(sums: &Aggregate, code: &'a Code) -> Self {
         let mut named = Named::new(Regions::new(code));
         let all = sums
@@ -37,13 +37,13 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// User stacks and how many shootdowns each has.
+    /// The user stacks, each with its number of shootdowns.
     pub(crate) fn user_stacks(&self) -> impl Iterator<Item = (i32, u64)> {
         let with_stack = self.all.iter().filter(|(p, ..)| p.user_stack >= 0);
         with_stack.map(|(p, n, _)| (p.user_stack, *n))
     }
 
-    /// Regions, most shootdowns first.
+    /// The regions, those with the most shootdowns first.
     pub(crate) fn regions(&self) -> Vec<RegionRow> {
         let mut counts = vec![0; self.names.len()];
         for (_, n, region) in &self.all {
@@ -62,9 +62,9 @@ impl<'a> Places<'a> {
         rows
     }
 
-    /// The `most` user stacks with the most shootdowns. Stacks that read the same are one.
+    /// The `most` user stacks with the most shootdowns. Stacks with the same text are one.
     pub(crate) fn stacks(&self, most: usize) -> Vec<StackRow> {
-        // by number first: to spell a stack out takes long
+        // Sums are by number first, because to spell a stack out takes long.
         let mut by_number: QuickMap<i32, QuickMap<Cause, u64>> = QuickMap::default();
         for (place, n, _) in &self.all {
             let causes = by_number.entry(place.user_stack).or_default();
@@ -99,7 +99,7 @@ impl<'a> Places<'a> {
         rows
     }
 
-    /// Shootdowns by processes that only shot at those that were watched.
+    /// The shootdowns by processes that were not watched, and only shot at watched ones.
     pub(crate) fn by_strangers(&self) -> u64 {
         let strangers = self
             .all
@@ -108,12 +108,12 @@ impl<'a> Places<'a> {
         strangers.map(|(_, n, _)| n).sum()
     }
 
-    /// Where shootdowns came from, for a plan: those of all processes that were watched, or of one.
-    pub(crate) fn origins(&self, pid: Option<u32>) -> Vec<Origin> {
+    /// The origins of shootdowns, for a plan: those of all watched processes, or of one.
+    pub(crate) fn origins(&self, pid: Option<u32>) -> Vec<ShootdownOrigin> {
         let mut callers: QuickMap<i32, Option<&Frame>> = QuickMap::default();
         // cause, module, symbol, region
-        type From<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
-        let mut rows: QuickMap<From<'_>, u64> = QuickMap::default();
+        type OriginKey<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
+        let mut rows: QuickMap<OriginKey<'_>, u64> = QuickMap::default();
         let wanted = |place: &Place| match pid {
             Some(pid) => place.pid == pid,
             None => !self.code.is_stranger(place.pid),
@@ -130,16 +130,18 @@ impl<'a> Places<'a> {
         }
         let mut rows: Vec<_> = rows
             .into_iter()
-            .map(|((cause, module, symbol, region), shootdowns)| Origin {
-                cause,
-                module: module.map(PathBuf::from),
-                symbol: symbol.map(str::to_owned),
-                region: self.names[region as usize].clone(),
-                shootdowns,
-            })
+            .map(
+                |((cause, module, symbol, region), shootdowns)| ShootdownOrigin {
+                    cause,
+                    module: module.map(PathBuf::from),
+                    symbol: symbol.map(str::to_owned),
+                    region: self.names[region as usize].clone(),
+                    shootdowns,
+                },
+            )
             .collect();
         rows.sort_by(|a, b| {
-            let key = |o: &Origin| {
+            let key = |o: &ShootdownOrigin| {
                 (
                     o.cause,
                     o.region.clone(),

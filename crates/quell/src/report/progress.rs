@@ -1,4 +1,4 @@
-//! How far the reading of a trace has come, on standard error.
+//! The progress of reading a trace, on standard error.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Once;
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What takes no longer needs no line.
-const QUIET: Duration = Duration::from_secs(1);
+/// Reading that takes no longer needs no line.
+const SILENT_TIME: Duration = Duration::from_secs(1);
 
-/// How often who reads rows one by one should tell, rows.
-pub(super) const STEP: u64 = 1 << 16;
+/// A caller that reads rows one by one should report after so many.
+pub(super) const ROWS_PER_STEP: u64 = 1 << 16;
 
-/// A line on a terminal, after a second; nothing elsewhere.
-pub(super) struct Progress {
+/// A line on a terminal, shown after a second; elsewhere there is none.
+pub(super) struct ReadProgress {
     bar: ProgressBar,
     began: Instant,
     shown: Once,
 }
 
-impl Progress {
-    /// Of so many rows in all.
+impl ReadProgress {
+    /// Starts with the number of all rows.
     pub(super) fn new(rows: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::hidden());
         let template = "{bar:20} {human_pos}/{human_len} rows, {eta}";
@@ -35,9 +35,9 @@ impl Progress {
         }
     }
 
-    /// So many rows are done.
-    pub(super) fn set(&self, rows: u64) {
-        if self.began.elapsed() >= QUIET {
+    /// Sets the number of rows that are done.
+    pub(super) fn set_rows(&self, rows: u64) {
+        if self.began.elapsed() >= SILENT_TIME {
             self.shown.call_once(|| {
                 if io::stderr().is_terminal() {
                     self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -48,7 +48,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ReadProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,5 @@
-//! The table that sums over a trace are kept in.
+//! The hash map for sums over a trace.
 
-/// Some are looked up for each row, so with a quick hash that a hostile trace can't aim at.
+/// Some are looked up for each row, so the hash is a quick one. It is seeded, so that a hostile trace can't aim for
+/// collisions.
 pub(super) type QuickMap<K, V> = std::collections::HashMap<K, V, ahash::RandomState>;

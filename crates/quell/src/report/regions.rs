@@ -1,4 +1,4 @@
-//! What lies at the range of a shootdown.
+//! The names of the regions that shootdowns flush.
 //!
 //! A file, the heap and the main stack are known by their mapping. Anonymous memory has no name, and
 //! after munmap not even a mapping: it is named by the code that gave it back, which is the
@@ -7,12 +7,12 @@
 use quell_event::Cause;
 use quell_event::trace::Frame;
 
-use super::code::{Code, base};
-use super::place::{At, Place};
+use super::code::{Code, file_name_of};
+use super::place::{FlushedRange, Place};
 use super::quick_map::QuickMap;
 
-/// Prefixes of functions that are an allocator's own, and its name.
-const ALLOCATORS: &[(&str, &str)] = &[
+/// Prefixes of the functions of allocators, each with the allocator's name.
+const ALLOCATOR_PREFIXES: &[(&str, &str)] = &[
     ("_rjem_", "jemalloc"),
     ("rallocx", "jemalloc"),
     ("je_", "jemalloc"),
@@ -30,8 +30,8 @@ const ALLOCATORS: &[(&str, &str)] = &[
     ("runtime.sysFree", "the Go runtime"),
 ];
 
-/// Functions of libc that give memory of its malloc back.
-const GLIBC: &[&str] = &[
+/// The functions of glibc that give memory of its malloc back.
+const GLIBC_FUNCTIONS: &[&str] = &[
     "systrim",
     "munmap_chunk",
     "heap_trim",
@@ -68,8 +68,8 @@ impl<'a> Regions<'a> {
         Self { code }
     }
 
-    /// By the code that asked.
-    fn by(&self, full: bool, user_stack: i32) -> String {
+    /// The name by the code that asked.
+    fn name_by_code(&self, full: bool, user_stack: i32) -> String {
         let Some(caller) = self.code.caller(user_stack) else {
             let what = if full {
                 "whole address space"
@@ -78,19 +78,23 @@ impl<'a> Regions<'a> {
             };
             return what.to_owned();
         };
-        match (allocator(caller), caller.module.as_deref()) {
-            (Some(name), Some(module)) => format!("anonymous memory of {name} ({})", base(module)),
+        match (allocator_of(caller), caller.module.as_deref()) {
+            (Some(name), Some(module)) => {
+                format!("anonymous memory of {name} ({})", file_name_of(module))
+            }
             (Some(name), None) => format!("anonymous memory of {name}"),
-            (None, Some(module)) if full => format!("whole address space, by {}", base(module)),
-            (None, Some(module)) => format!("anonymous memory, by {}", base(module)),
+            (None, Some(module)) if full => {
+                format!("whole address space, by {}", file_name_of(module))
+            }
+            (None, Some(module)) => format!("anonymous memory, by {}", file_name_of(module)),
             (None, None) => "anonymous memory".to_owned(),
         }
     }
 }
 
-/// What names a region. There are many more places than these.
+/// The key that decides the name of a region. There are far fewer keys than places.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum By {
+enum RegionKey {
     Kernel,
     /// A whole address space that comes or goes.
     Life,
@@ -102,10 +106,10 @@ enum By {
     Stack(i32, bool),
 }
 
-/// Regions by number, each spelled out only once.
+/// Regions by number. Each name is spelled out only once.
 pub(crate) struct Named<'a> {
     regions: Regions<'a>,
-    known: QuickMap<By, u32>,
+    known: QuickMap<RegionKey, u32>,
     numbers: QuickMap<String, u32>,
     names: Vec<String>,
 }
@@ -120,26 +124,26 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The number of what lies at a place.
+    /// The number of the region at a place.
     pub(crate) fn number(&mut self, place: &Place) -> u32 {
-        let full = place.full();
+        let full = place.is_full();
         let by = match (place.cause, place.at) {
-            (Cause::Kernel, _) => By::Kernel,
-            (Cause::Exit | Cause::Exec | Cause::Fork, _) => By::Life,
-            (_, At::Mapped(name)) => By::Mapping(name),
-            _ if !place.own() => By::Others(full && in_batches(place.cause)),
-            _ => By::Stack(place.user_stack, full),
+            (Cause::Kernel, _) => RegionKey::Kernel,
+            (Cause::Exit | Cause::Exec | Cause::Fork, _) => RegionKey::Life,
+            (_, FlushedRange::Mapped(name)) => RegionKey::Mapping(name),
+            _ if !place.is_own() => RegionKey::Others(full && in_batches(place.cause)),
+            _ => RegionKey::Stack(place.user_stack, full),
         };
         if let Some(&number) = self.known.get(&by) {
             return number;
         }
         let name = match by {
-            By::Kernel => "the kernel's own mappings".to_owned(),
-            By::Life => "whole address space".to_owned(),
-            By::Others(true) => "memory of any process, in a batch".to_owned(),
-            By::Others(false) => "memory of another process".to_owned(),
-            By::Mapping(name) => self.regions.code.mappings().name(name).to_owned(),
-            By::Stack(stack, full) => self.regions.by(full, stack),
+            RegionKey::Kernel => "the kernel's own mappings".to_owned(),
+            RegionKey::Life => "whole address space".to_owned(),
+            RegionKey::Others(true) => "memory of any process, in a batch".to_owned(),
+            RegionKey::Others(false) => "memory of another process".to_owned(),
+            RegionKey::Mapping(name) => self.regions.code.mappings().name(name).to_owned(),
+            RegionKey::Stack(stack, full) => self.regions.name_by_code(full, stack),
         };
         let next = self.names.len() as u32;
         let names = &mut self.names;
@@ -175,8 +179,12 @@ fn in_batches(cause: Cause) -> bool {
 }
 
 /// The allocator that this code belongs to.
-fn allocator(frame: &Frame) -> Option<&'static str> {
-    let module = frame.module.as_deref().map(base).unwrap_or_default();
+fn allocator_of(frame: &Frame) -> Option<&'static str> {
+    let module = frame
+        .module
+        .as_deref()
+        .map(file_name_of)
+        .unwrap_or_default();
     let library = [
         ("libjemalloc", "jemalloc"),
         ("libmimalloc", "mimalloc"),
@@ -189,7 +197,7 @@ fn allocator(frame: &Frame) -> Option<&'static str> {
         return Some(name);
     }
     let symbol = frame.symbol.as_deref()?;
-    if let Some((_, name)) = ALLOCATORS
+    if let Some((_, name)) = ALLOCATOR_PREFIXES
         .iter()
         .find(|(prefix, _)| symbol.starts_with(prefix))
     {
@@ -201,7 +209,11 @@ fn allocator(frame: &Frame) -> Option<&'static str> {
         .unwrap_or(symbol)
         .trim_start_matches('_');
     let libc = module.starts_with("libc.") || module.starts_with("libc-");
-    (libc && GLIBC.iter().any(|f| f.trim_start_matches('_') == bare)).then_some("glibc malloc")
+    (libc
+        && GLIBC_FUNCTIONS
+            .iter()
+            .any(|f| f.trim_start_matches('_') == bare))
+    .then_some("glibc malloc")
 }
 
 #[cfg(test)]
