@@ -4,7 +4,7 @@
 /// Prints a line without colours. Text of other programs in it can't break out of it ([`quell_event::text::clean`]).
 macro_rules! say {
     ($($words:tt)*) => {
-        $crate::say::line("", &format!($($words)*))
+        $crate::say::write_line("", &format!($($words)*))
     };
 }
 
@@ -17,7 +17,7 @@ macro_rules! say_on {
 }
 
 /// Prints a line after a prefix of our own, which may have colours.
-pub(crate) fn line(ours: &str, text: &str) {
+pub(crate) fn write_line(ours: &str, text: &str) {
     use std::io::Write as _;
     let _ = writeln!(
         anstream::stderr(),

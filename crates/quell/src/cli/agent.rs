@@ -1,4 +1,4 @@
-//! What can be said to `quell agent`.
+//! The command line of `quell agent`.
 
 use std::path::PathBuf;
 
@@ -14,25 +14,25 @@ use quell_probe::Backend;
 pub(crate) struct AgentArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<AgentVerb>,
-    /// The configuration (TOML). Without, /etc/quell/agent.toml if there is one.
+    /// The configuration (TOML) [default: /etc/quell/agent.toml, if there is one].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Answer scrapes at this address: /metrics and /healthz. Without, 127.0.0.1:9469.
+    /// Answer scrapes of /metrics and /healthz at this address [default: 127.0.0.1:9469].
     #[arg(long, value_name = "ADDR:PORT|off")]
     pub(crate) listen: Option<String>,
-    /// Count every so many seconds.
+    /// Count at this interval.
     #[arg(short = 'I', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) interval: Option<u64>,
-    /// Push InfluxDB lines there; '-' is stdout, for Telegraf's execd.
+    /// Push InfluxDB lines to this address; '-' is stdout, for Telegraf's execd.
     #[arg(long, value_name = "URL|-")]
     pub(crate) influx: Option<String>,
-    /// Push OpenTelemetry's metrics there (OTLP over HTTP), such as http://127.0.0.1:4318/v1/metrics.
+    /// Push OpenTelemetry metrics to this address (OTLP over HTTP), such as http://127.0.0.1:4318/v1/metrics.
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
-    /// How to see shootdowns: raw_tp (Linux 6.5) or fentry (5.15); without, the first that works.
+    /// The way to observe shootdowns: raw_tp (Linux 6.5) or fentry (5.15) [default: the first that works].
     #[arg(long, value_name = "NAME", env = "QUELL_BACKEND")]
     pub(crate) backend: Option<Backend>,
-    /// Check the configuration and the rights, tell what would be watched, and end.
+    /// Check the configuration and the rights, print the scope that would be watched, and end.
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) struct AgentArgs {
 pub(crate) enum AgentVerb {
     /// List the traces that rules have recorded.
     Traces(AgentTracesArgs),
-    /// Name the code of what was counted before a trace, from stdin, and put it beside the trace: the agent runs it.
+    /// Name the code in counts from before a trace, read from stdin, and put them beside the trace; the agent runs this.
     #[command(hide = true)]
     LookBack(AgentLookBackArgs),
 }
@@ -54,10 +54,10 @@ pub(crate) struct AgentLookBackArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct AgentTracesArgs {
-    /// The agent's configuration, which says where they are. Without, /etc/quell/agent.toml if there is one.
+    /// The agent's configuration, which names their folder [default: /etc/quell/agent.toml, if there is one].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where they are.
+    /// The folder of the traces.
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     pub(crate) dir: Option<PathBuf>,
     /// Print one JSON object.

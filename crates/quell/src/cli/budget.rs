@@ -1,19 +1,19 @@
-//! How much memory a plan may take.
+//! The budget of memory for a plan.
 
 use std::str::FromStr;
 
 use quell_remedy::PlanOptions;
 
-/// A share of the program's most resident memory, by which it may grow. Without being asked for one, quell takes
-/// a quarter, and of a small program some megabytes.
+/// The share of its maximum resident memory by which the program may grow. The default is a quarter, and some megabytes for
+/// a small program.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Budget(Option<f64>);
 
 impl Budget {
-    /// What a plan may be chosen of, where the preload library can be found.
-    pub(crate) fn options(self) -> PlanOptions {
-        let default = PlanOptions::default();
-        PlanOptions {
+    /// The options for choosing a plan within this budget, with the preload library allowed.
+    pub(crate) fn options(self) -> Options {
+        let default = Options::default();
+        Options {
             budget: self.0.unwrap_or(default.budget),
             at_least: if self.0.is_some() {
                 0
@@ -52,7 +52,7 @@ mod tests {
         }
     }
 
-    /// Check that a budget that was asked for is exact, and the default gives small programs a little more.
+    /// Check that a budget of the user's is exact, and that the default gives small programs a little more.
     #[test]
     fn small_programs() {
         assert!(Budget::default().options().at_least > 0);

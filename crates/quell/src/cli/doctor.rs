@@ -1,4 +1,4 @@
-//! What `quell doctor` can be told.
+//! The command line of `quell doctor`.
 
 use std::path::PathBuf;
 
@@ -10,26 +10,26 @@ use super::number;
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// A trace of this machine: what did harm in it comes first.
+    /// A trace of this machine: settings that did harm in it come first.
     #[arg(value_name = "TRACE", conflicts_with_all = ["duration", "undo"])]
     pub(crate) trace: Option<PathBuf>,
-    /// Look at this process too: its faults, mappings and allocator.
+    /// Examine this process too: its faults, mappings and allocator.
     #[arg(short, long, value_name = "PID", value_parser = number::pid)]
     pub(crate) pid: Option<u32>,
-    /// For whom to judge: low-latency, throughput or database.
+    /// Judge for this kind of program: low-latency, throughput or database.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) profile: Profile,
-    /// Watch for so many seconds first: what does harm meanwhile comes first.
+    /// Watch for this time first: settings that do harm meanwhile come first.
     #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) duration: Option<f64>,
-    /// Ask these rules only. Repeatable, or with commas.
+    /// Check these rules only. Repeatable, or with commas.
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub(crate) rule: Vec<String>,
-    /// Exit status 1 if there is a hazard of this severity or above, 3 if that could not be told: info,
-    /// low, medium, high or critical; medium without.
+    /// End with exit status 1 if there is a hazard of this severity or above, and 3 if that is not known: info, low, medium, high
+    /// or critical [default: medium].
     #[arg(long, value_name = "SEVERITY")]
     pub(crate) fail_on: Option<Severity>,
-    /// Say what is fine, too.
+    /// List settings that are fine, too.
     #[arg(long)]
     pub(crate) all: bool,
     /// Print one JSON object.
@@ -45,13 +45,13 @@ pub(crate) struct DoctorArgs {
     /// Show the changes of hazards from --fail-on up, ask, and make them.
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Don't ask.
+    /// Make the changes without asking.
     #[arg(short, long, requires = "apply")]
     pub(crate) yes: bool,
-    /// Where --apply writes what was.
+    /// The file to which --apply writes the old values.
     #[arg(long, value_name = "FILE", default_value = "quell-undo.json")]
     pub(crate) undo_file: PathBuf,
-    /// Take back what --apply wrote to this file.
+    /// Restore the old values that --apply wrote to this file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "emit", "json", "sarif", "pid", "duration", "rule", "all", "output"])]
     pub(crate) undo: Option<PathBuf>,
     /// Write the result to a file; '-' is stdout.

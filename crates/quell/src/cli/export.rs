@@ -1,17 +1,17 @@
-//! What can be said of exports.
+//! The options of exports.
 
 use clap::{Args, ValueEnum};
 
-/// In which form a trace goes to other tools.
+/// The form in which a trace goes to another tool.
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
-    /// Write the trace in the form of another tool; docs/exports.md shows what one sees there.
+    /// Write the trace in the form of another tool; docs/exports.md shows how each looks there.
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "top", "html"])]
     pub(crate) export: Option<Format>,
-    /// What stacks are weighed by, for pprof, folded and speedscope [default: wait].
+    /// The weight of stacks, for pprof, folded and speedscope [default: wait].
     #[arg(long, value_enum, value_name = "WHAT", requires = "export")]
     pub(crate) weight: Option<Weight>,
-    /// Which time, for hgrm [default: wait] and hlog [default: all three].
+    /// The time to export, for hgrm [default: wait] and hlog [default: all three].
     #[arg(long, value_enum, value_name = "WHAT", requires = "export")]
     pub(crate) of: Option<Of>,
 }
@@ -24,7 +24,7 @@ pub(crate) enum Format {
     Pprof,
     /// For flamegraph.pl and inferno: a line for each stack.
     Folded,
-    /// For speedscope.app: the same to click through.
+    /// For speedscope.app: the same stacks, to click through.
     Speedscope,
     /// For HdrHistogram's plotter: percentiles as text, in µs.
     Hgrm,
@@ -36,11 +36,11 @@ pub(crate) enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Weight {
-    /// What culprits waited.
+    /// The wait of culprits.
     Wait,
-    /// How many shootdowns.
+    /// The number of shootdowns.
     Count,
-    /// What victims were stalled.
+    /// The stall of victims.
     Stall,
     /// CPU time of all memory management.
     Cpu,
@@ -50,37 +50,37 @@ pub(crate) enum Weight {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Of {
-    /// Culprits, until the last victim was done.
+    /// The wait of culprits until the last victim was done.
     Wait,
-    /// Victims, until the handler started.
+    /// The delay of victims until the handler started.
     Delay,
-    /// Victims, in the handler.
+    /// The stall of victims in the handler.
     Stall,
 }
 
 impl Format {
-    /// As it is typed.
+    /// Its name on the command line.
     pub(crate) fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |v| v.get_name().to_owned())
     }
 
-    /// Would it spoil a terminal?
+    /// Whether it would garble a terminal.
     pub(crate) fn is_binary(self) -> bool {
         matches!(self, Self::Perfetto | Self::Pprof)
     }
 
-    /// Is it drawn of stacks, each with a weight?
+    /// Whether it consists of stacks with a weight each.
     pub(crate) fn takes_weight(self) -> bool {
         matches!(self, Self::Pprof | Self::Folded | Self::Speedscope)
     }
 
-    /// Does it show the code that asked?
+    /// Whether it shows the code that asked.
     pub(crate) fn has_stacks(self) -> bool {
         self.takes_weight() || self == Self::Perfetto
     }
 
-    /// Is it the distribution of a time?
+    /// Whether it is the distribution of a time.
     pub(crate) fn takes_of(self) -> bool {
         matches!(self, Self::Hgrm | Self::Hlog)
     }

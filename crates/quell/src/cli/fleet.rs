@@ -1,4 +1,4 @@
-//! What can be said to `quell fleet`.
+//! The command line of `quell fleet`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use quell_fleet::{Engine, Since};
                   Exit status: 0 done, 1 the engine failed, 2 bad usage, no trace, or the engine is not there."
 )]
 pub(crate) struct FleetArgs {
-    /// What to ask, and last the folder that holds the traces, at whatever depth.
+    /// The questions, and last the folder that holds the traces, at whatever depth.
     #[arg(value_name = "QUESTION|DIR", required_unless_present_any = ["list", "sql"])]
     pub(crate) words: Vec<OsString>,
-    /// What runs the SQL.
+    /// The engine that runs the SQL.
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     pub(crate) engine: EngineName,
     /// The Python that has the engine's module.
@@ -27,10 +27,10 @@ pub(crate) struct FleetArgs {
         default_value = "python3"
     )]
     pub(crate) python: OsString,
-    /// Only traces of the last DAYS, or since a date, or of FROM..TO. With 'changes', these against as many days before.
+    /// Use traces of the last DAYS, since a date, or of FROM..TO only. With 'changes', compare these with as many days before.
     #[arg(long, value_name = "DAYS|DATES")]
     pub(crate) since: Option<Since>,
-    /// Rows of each answer; with --json and --csv all, if it is not said.
+    /// The most rows of each answer [default for --json and --csv: all].
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) top: Option<u32>,
     /// Print one JSON object.
@@ -39,18 +39,18 @@ pub(crate) struct FleetArgs {
     /// Print the answer to one question as CSV.
     #[arg(long)]
     pub(crate) csv: bool,
-    /// Name the questions.
+    /// List the questions.
     #[arg(long, conflicts_with_all = ["words", "sql", "csv", "json", "prepare"])]
     pub(crate) list: bool,
     /// Print the SQL of a question.
     #[arg(long, value_name = "QUESTION", conflicts_with_all = ["words", "csv", "json", "prepare"])]
     pub(crate) sql: Option<String>,
-    /// Ask nothing: fill a new folder with the tables and the definitions of the views, for an engine of one's own.
+    /// Run no question: fill a new folder with the tables and the definitions of the views, for an engine of your own.
     #[arg(long, value_name = "OUT", conflicts_with_all = ["csv", "json"])]
     pub(crate) prepare: Option<PathBuf>,
 }
 
-/// What runs the SQL.
+/// The engine that runs the SQL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
     /// Python's duckdb.

@@ -1,4 +1,4 @@
-//! What `quell lab report` and `quell lab compare` can be told.
+//! The command lines of `quell lab report` and `quell lab compare`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub(crate) struct LabReportArgs {
-    /// What 'quell lab run -o FILE' wrote.
+    /// A file that 'quell lab run -o FILE' wrote.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Print one JSON object a line for each experiment.
@@ -31,8 +31,8 @@ pub(crate) struct LabReportArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct LabCompareArgs {
-    /// What 'quell lab run -o FILE' wrote, in turns: A B, or A B A B with two runs of each and so on. Only runs of which
-    /// there are two of each side say that a change is more than how runs scatter.
+    /// Files that 'quell lab run -o FILE' wrote, in turns: A B, or A B A B with two runs of each side, and so on. It takes two
+    /// runs of each side to distinguish a change from the scatter of runs.
     #[arg(value_name = "A B", required = true, num_args = 2..)]
     pub(crate) files: Vec<PathBuf>,
     /// Print one JSON object.

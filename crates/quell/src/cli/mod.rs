@@ -1,4 +1,4 @@
-//! The command line: what can be said, not what is done.
+//! The command line: its verbs and options, without the work behind them.
 
 mod agent;
 mod budget;
@@ -32,14 +32,14 @@ pub(crate) use lab_more::{
 };
 pub(crate) use lab_report::{LabCompareArgs, LabReportArgs};
 
-/// Finds, explains, stops and proves away TLB shootdowns.
+/// Shows the time that virtual memory costs a program, names the cause, changes it, and proves the gain.
 #[derive(Debug, Parser)]
 #[command(name = "quell", version, about, max_term_width = 100)]
 #[command(
     after_help = "Start with: quell prove -- YOUR-PROGRAM\nExit status: 0 done, 1 it did not hold or failed, 2 bad usage; a command's own status is passed on."
 )]
 pub(crate) struct Cli {
-    /// When to use colour. `NO_COLOR` is respected.
+    /// When to use colour; `NO_COLOR` is respected.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(crate) color: Color,
     #[command(subcommand)]
@@ -63,28 +63,28 @@ pub(crate) enum Verb {
     Record(RecordArgs),
     /// Explain a trace: how much, who, at whom, why, where, from which code. Or compare two.
     Report(ReportArgs),
-    /// Say what in this system or process will stall a program, why, and the fix.
+    /// List the settings of this system or process that will stall a program, each with the reason and the fix.
     Doctor(DoctorArgs),
     /// Choose remedies for a program, each with its evidence and cost.
     Plan(PlanArgs),
     /// Start a command with a plan applied.
     Run(RunArgs),
-    /// Find, plan, then run with and without in pairs; say what changed.
+    /// Find the costs, make a plan, run with and without it in pairs, and report the change.
     Prove(ProveArgs),
     /// Cause one kind of stall on purpose and measure it.
     Lab(LabArgs),
-    /// Keep watch on this host, and tell Prometheus, InfluxDB and OpenTelemetry.
+    /// Watch this host all the time, for Prometheus, InfluxDB and OpenTelemetry.
     Agent(AgentArgs),
-    /// Ask the traces of many hosts: which causes and binaries cost the most, what changed, which remedy helps.
+    /// Query the traces of many hosts for the dearest causes and binaries, for changes, and for remedies.
     Fleet(FleetArgs),
 }
 
-/// How shootdowns are seen.
+/// The way to observe shootdowns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By the probe.
+    /// The probe in the kernel.
     Probe(Backend),
-    /// By what /proc counts: how many, and no more. For `stat` only.
+    /// The counts in /proc, which have the numbers only. For `stat` alone.
     Proc,
 }
 
@@ -109,7 +109,7 @@ impl FromStr for Way {
     }
 }
 
-/// Which shootdowns count.
+/// The shootdowns that count.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Target {
     /// Everything on this machine, but for quell itself.
@@ -118,19 +118,19 @@ pub(crate) struct Target {
     /// These processes, and all that they fork. Repeatable, or with commas.
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = number::pid)]
     pub(crate) pid: Vec<u32>,
-    /// Who shoots at these CPUs, such as 2,4-7.
+    /// All shootdowns that interrupt these CPUs, such as 2,4-7.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<String>,
     /// Count every other function that one CPU makes another one run, too: membarrier, text patching,
     /// RCU, perf, wake-ups and the like.
     #[arg(long)]
     pub(crate) ipi: bool,
-    /// Follow the stacks of programs by frame pointers alone. Without, pieces of a stack are read to follow it by
-    /// .eh_frame too, as most programs keep no frame pointers; they stay in memory until then.
+    /// Follow the stacks of programs by frame pointers alone. Without this option, pieces of each stack are copied and kept in
+    /// memory for a while, to follow it by .eh_frame too, because most programs keep no frame pointers.
     #[arg(long)]
     pub(crate) no_unwind: bool,
-    /// How to see them: raw_tp (Linux 6.5), fentry (5.15), or proc (anywhere, without rights, and
-    /// far less); without, the first that works.
+    /// The way to observe: raw_tp (Linux 6.5), fentry (5.15), or proc (anywhere and without rights, with far fewer figures)
+    /// [default: the first that works].
     #[arg(long, value_name = "NAME", env = "QUELL_BACKEND")]
     pub(crate) backend: Option<Way>,
     /// A command to start and watch, with all that it forks.
@@ -142,14 +142,14 @@ pub(crate) struct Target {
 pub(crate) struct StatArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Print counts every so many seconds.
+    /// Print counts at this interval.
     #[arg(short = 'I', long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) interval: Option<f64>,
-    /// Stop after so many seconds.
+    /// Stop after this time.
     #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) duration: Option<f64>,
-    /// Time every shootdown. Without, of more than 15,000 a second on a CPU only 5,000 to 15,000 are timed, and the
-    /// times are said to be estimates; counts are always of all.
+    /// Time every shootdown. Without this option only 5,000 to 15,000 are timed where a CPU makes more than 15,000 a second,
+    /// and the times are marked as estimates; counts are always exact.
     #[arg(long)]
     pub(crate) time_all: bool,
     /// Print one JSON object (one a line with --interval).
@@ -162,13 +162,13 @@ pub(crate) struct StatArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
-    /// Without any of -a, -p, --cpu and a command: everything.
+    /// Without -a, -p, --cpu or a command everything is watched.
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Show a new interval every so many seconds, 0.1 to 60.
+    /// The length of an interval, 0.1 to 60 seconds.
     #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 1.0, value_parser = number::seconds)]
     pub(crate) interval: f64,
-    /// Print N intervals as text and end, also without a terminal.
+    /// Print N intervals as text, also without a terminal, and end.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) batch: Option<u64>,
     /// Print one JSON object a line, and no screen.
@@ -177,7 +177,7 @@ pub(crate) struct TopArgs {
     /// Begin with a close look at this process: its threads, causes, regions and stacks.
     #[arg(long, value_name = "PID")]
     pub(crate) close: Option<u32>,
-    /// CPUs that nobody should disturb, besides those that the kernel isolates.
+    /// CPUs that nobody should disturb, in addition to those that the kernel isolates.
     #[arg(long, value_name = "LIST")]
     pub(crate) isolated: Option<String>,
     /// Rows of each table in text.
@@ -195,18 +195,17 @@ pub(crate) struct RecordArgs {
     /// Replace the trace if there is one.
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Of which shootdowns stacks are kept: all, none, or one in N. Counts are always exact.
+    /// Keep the stacks of all shootdowns, of none, or of one in N; counts are always exact.
     #[arg(long, value_name = "all|none|N", default_value = "all")]
     pub(crate) stacks: String,
-    /// Stop after so many seconds.
+    /// Stop after this time.
     #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) duration: Option<f64>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
-    /// The trace, as written by `quell record`. With two: what vanished from the first to the
-    /// second, what is new, and what changed.
+    /// The trace that `quell record` wrote. Two traces are compared: names that vanished, new names, and changes.
     #[arg(value_name = "TRACE", default_value = "trace.quell")]
     pub(crate) traces: Vec<PathBuf>,
     /// Print one JSON object.
@@ -227,23 +226,23 @@ pub(crate) struct ReportArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct PlanArgs {
-    /// A trace to choose by.
+    /// Choose the plan by this trace.
     #[arg(value_name = "TRACE", conflicts_with_all = ["pid", "command"])]
     pub(crate) trace: Option<PathBuf>,
-    /// A running process, watched for --duration.
+    /// Watch this running process for --duration.
     #[arg(short, long, value_name = "PID", conflicts_with = "command", value_parser = number::pid)]
     pub(crate) pid: Option<u32>,
-    /// How long to watch a process, seconds.
+    /// The time to watch a process.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10.0, value_parser = number::seconds)]
     pub(crate) duration: f64,
-    /// By how much of its most resident memory the plan may let the program grow, as predicted; without,
-    /// 25%, or 16 MB where that is more.
+    /// The predicted growth of resident memory that a plan may cause, in per cent of its maximum [default: 25%, or 16 MB if
+    /// that is more].
     #[arg(long, value_name = "P%")]
     pub(crate) budget: Option<Budget>,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the plan for shell, systemd, docker or k8s, and what that can't hold as comments.
+    /// Print the plan for shell, systemd, docker or k8s; settings that the form can't hold become comments.
     #[arg(long, value_name = "FORM", conflicts_with = "json")]
     pub(crate) emit: Option<quell_remedy::emit::PlanForm>,
     /// Write the plan as TOML, for `quell run --plan`.
@@ -256,10 +255,11 @@ pub(crate) struct PlanArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// Apply this plan (TOML), such as 'quell prove --save' writes; without it nothing is set.
+    /// Apply this plan (TOML), as 'quell prove --save' writes it; without a plan nothing is set.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
-    /// Set what is known to stop shootdowns of what the command is built of, though nobody has tried here whether that wins time.
+    /// Apply the settings that are known to stop shootdowns of the command's allocators, although nobody has tried here whether
+    /// they win time.
     #[arg(long, conflicts_with = "plan")]
     pub(crate) untried: bool,
     /// Write the plan as TOML.
@@ -268,7 +268,7 @@ pub(crate) struct RunArgs {
     /// Print the environment that would be set, and start nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print where libquell.so is, for LD_PRELOAD by hand, and start nothing.
+    /// Print the path of libquell.so, for LD_PRELOAD by hand, and start nothing.
     #[arg(long, conflicts_with_all = ["plan", "untried", "save", "dry_run", "command"])]
     pub(crate) library: bool,
     /// The command to start.
@@ -278,41 +278,41 @@ pub(crate) struct RunArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ProveArgs {
-    /// Make exactly so many pairs of runs, with and without the plan; at least 5 for a verdict. Without, 5, and 10 or 20 as long as they
-    /// promise a gain and don't settle it.
+    /// Make exactly N pairs of runs, with and without the plan; a verdict needs at least 5 [default: 5, and 10 or 20 while they
+    /// promise a gain without settling it].
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) pairs: Option<usize>,
-    /// Prove this plan (TOML) and not the one that quell would choose.
+    /// Prove this plan (TOML) instead of the one that quell would choose.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
-    /// Prove what would be planned as a whole, without trying by runs which of its changes win time.
+    /// Prove the whole plan that quell would choose, without trying its changes by runs first.
     #[arg(long, conflicts_with = "plan")]
     pub(crate) no_try: bool,
-    /// Take about so many seconds for all of it: with more time more rounds are tried, with less fewer changes. The pairs of the
-    /// proof are made in any case.
+    /// Take about this time for everything: more time allows more rounds of trials, and less time fewer changes. The pairs of
+    /// the proof are made in any case.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["plan", "no_try"], value_parser = number::seconds)]
     pub(crate) budget_time: Option<f64>,
-    /// Make at most so many runs in all.
+    /// Make at most N runs in all.
     #[arg(long, value_name = "N", conflicts_with_all = ["plan", "no_try"])]
     pub(crate) runs: Option<usize>,
-    /// By how much of its most resident memory the plan may let the program grow, as predicted and as measured; without,
-    /// 25% as predicted, or 16 MB where that is more, and 100% as measured.
+    /// The growth of resident memory that a plan may cause, predicted and measured, in per cent of its maximum [default:
+    /// predicted 25%, or 16 MB if that is more; measured 100%].
     #[arg(long, value_name = "P%", conflicts_with = "plan")]
     pub(crate) budget: Option<Budget>,
     /// Write the plan as TOML.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Take a number from the output, of the load if there is one: the first group of the expression.
-    /// Lower is better, or with NAME^=REGEX higher. Repeatable.
+    /// Judge by a number in the output of the command, or of the load if there is one: the first group of the expression.
+    /// Lower is better; with NAME^=REGEX higher is. Repeatable.
     #[arg(long, value_name = "NAME=REGEX")]
     pub(crate) metric: Vec<String>,
-    /// The command is a server: when it is ready, run this (by sh -c), then stop the server.
+    /// The command is a server: run this load when it is ready (by sh -c), and then stop the server.
     #[arg(long, value_name = "CMD", requires = "ready")]
     pub(crate) load: Option<String>,
     /// The server is ready when this TCP port of the loopback address accepts a connection.
     #[arg(long, value_name = "PORT", requires = "load")]
     pub(crate) ready: Option<u16>,
-    /// Give up on a run after so many seconds.
+    /// Give up on a run after this time.
     #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = number::seconds)]
     pub(crate) timeout: f64,
     /// Print one JSON object.

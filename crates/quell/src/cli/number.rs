@@ -1,4 +1,4 @@
-//! Numbers of options, refused in words.
+//! Parsers for the numbers of options, with errors in plain words.
 
 /// The number of a process.
 pub(crate) fn pid(text: &str) -> Result<u32, String> {
@@ -16,7 +16,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    /// Check that numbers are read, and that what is none is refused in words of a user's.
+    /// Check that numbers are read, and that other text is refused in a user's words.
     #[test]
     fn words() {
         assert_eq!((pid("12"), seconds("0.5")), (Ok(12), Ok(0.5)));

@@ -1,4 +1,4 @@
-//! The pages of text are read by people who type what stands there: every command line of quell's in them has to parse.
+//! People type the command lines of the pages as they stand, so every command line of quell in them has to parse.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
     ("P%", "25%"),
 ];
 
-/// A command line as a page has it: where it stands, its words, and whether it is whole. What stands within a sentence, as
-/// `quell lab`, may lack what is required.
+/// A command line of a page: its place, its words, and whether it is whole. One within a sentence, such as `quell lab`, may
+/// lack required arguments.
 struct Command {
     place: String,
     words: Vec<String>,
@@ -144,7 +144,7 @@ fn commands_in(text: &str, page: &str) -> Vec<Command> {
         } else if is_fenced || (may_be_block && line.starts_with("    ")) {
             add_block_line(line, &place, &mut found);
         } else {
-            // within a list four spaces go on with the sentence; only what follows an empty line is a block
+            // Within a list four spaces continue the sentence; only lines after an empty one are a block.
             may_be_block = line.is_empty();
             for span in line.split('`').skip(1).step_by(2) {
                 add_command(span, &place, false, &mut found);
@@ -192,7 +192,7 @@ fn add_command(text: &str, place: &str, is_whole: bool, found: &mut Vec<Command>
     if !is_ours || text.trim() == "quell" {
         return;
     }
-    // what the reader fills in, and what may be left out
+    // Placeholders for the reader, and optional parts.
     let words = words
         .iter()
         .filter(|word| !matches!(word.as_str(), "..." | "…"));

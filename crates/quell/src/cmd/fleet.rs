@@ -17,7 +17,7 @@ use quell_fleet::{
 
 use crate::cli::FleetArgs;
 use crate::clock::wall_ns;
-use crate::fleet::{self, Asked, Choice, choose, json, of_the_future, text};
+use crate::fleet::{self, FleetAnswers, TraceChoice, choose_traces, json, of_the_future, text};
 use crate::launch::signals;
 use crate::prove::temp_dir::{FLEET_FOLDER, TempDir};
 use crate::show::table::{Table, plain};
@@ -25,22 +25,22 @@ use crate::show::units::plural;
 use crate::show::{self, emit, unless_gone};
 use crate::usage::usage;
 
-/// Rows of a text, and of each answer of the summary.
-const ROWS: usize = 20;
-const FEW: usize = 6;
-const COMPARE: &str = "changes";
+/// The default number of rows in text: for one question, and for each answer of the summary.
+const DEFAULT_ROWS: usize = 20;
+const SUMMARY_ROWS: usize = 6;
+const CHANGES_QUESTION: &str = "changes";
 
 pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
     if args.list {
-        return print(&list());
+        return print_text(&questions_table());
     }
     if let Some(name) = &args.sql {
-        return print(question(OsStr::new(name))?.sql);
+        return print_text(find_question(OsStr::new(name))?.sql);
     }
-    let (questions, dir) = words(args)?;
-    let tree = find_traces(&dir)
+    let (questions, dir) = split_words(args)?;
+    let tree = find(&dir)
         .map_err(|err| usage(format!("can't look for traces in {}: {err}", dir.display())))?;
-    passed_over(&tree, tree.traces.len());
+    say_passed_over(&tree, tree.traces.len());
     if tree.traces.is_empty() {
         let what = match tree.passed_over() {
             0 => "no trace",
@@ -51,8 +51,8 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
             dir.display()
         )));
     }
-    let alone = matches!(&*questions, [one] if one.name == COMPARE);
-    let TraceTree {
+    let alone = matches!(&*questions, [one] if one.name == CHANGES_QUESTION);
+    let Tree {
         mut traces, passed, ..
     } = tree;
     let future = of_the_future(&mut traces, wall_ns());
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
             day(one.meta.start_wall_ns)
         );
     }
-    let mut choice = choose(traces, args.since, alone);
+    let mut choice = choose_traces(traces, args.since, alone);
     if choice.from_ns >= choice.to_ns {
         return Err(usage(format!(
             "no trace in {} began on {} or later: the newest did on {}",
@@ -83,20 +83,20 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
     }
     signals::install()?;
     if let Some(out) = &args.prepare {
-        return prepare(&mut choice, out);
+        return prepare_folder(&mut choice, out);
     }
-    if questions.iter().any(|q| q.name == COMPARE) {
-        comparable(&choice);
+    if questions.iter().any(|q| q.name == CHANGES_QUESTION) {
+        say_if_incomparable(&choice);
     }
-    ask(args, &questions, &mut choice, passed)
+    ask_questions(args, &questions, &mut choice, passed)
 }
 
-fn print(text: &str) -> anyhow::Result<ExitCode> {
+fn print_text(text: &str) -> anyhow::Result<ExitCode> {
     unless_gone(emit(&mut anstream::stdout(), text))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn list() -> String {
+fn questions_table() -> String {
     let mut t = Table::new(&["question", "what it answers"]);
     for question in Question::ALL {
         t.row(vec![question.name.to_owned(), question.summary_sentence()]);
@@ -104,8 +104,8 @@ fn list() -> String {
     t.text()
 }
 
-fn question(name: &OsStr) -> anyhow::Result<Question> {
-    let known = name.to_str().and_then(Question::by_name);
+fn find_question(name: &OsStr) -> anyhow::Result<Question> {
+    let known = name.to_str().and_then(Question::named);
     known.ok_or_else(|| {
         let all: Vec<&str> = Question::ALL.iter().map(|q| q.name).collect();
         usage(format!(
@@ -116,8 +116,8 @@ fn question(name: &OsStr) -> anyhow::Result<Question> {
     })
 }
 
-/// What is asked, and of which folder.
-fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
+/// The questions and the folder of traces on the command line.
+fn split_words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     let Some((dir, names)) = args.words.split_last() else {
         return Err(usage(
             "say where the traces are: quell fleet [QUESTION...] DIR",
@@ -130,12 +130,15 @@ fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     }
     let mut questions = Vec::new();
     for name in names {
-        let one = question(name)?;
+        let one = find_question(name)?;
         if !questions.contains(&one) {
             questions.push(one);
         }
     }
-    if args.since.is_some() && questions.len() > 1 && questions.iter().any(|q| q.name == COMPARE) {
+    if args.since.is_some()
+        && questions.len() > 1
+        && questions.iter().any(|q| q.name == CHANGES_QUESTION)
+    {
         return Err(usage(
             "'changes' compares two periods: with --since ask it by itself",
         ));
@@ -144,7 +147,7 @@ fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
         return Err(usage("--csv is of one question"));
     }
     if questions.is_empty() {
-        let wanted = |name: &&&str| args.since.is_none() || **name != COMPARE;
+        let wanted = |name: &&&str| args.since.is_none() || **name != CHANGES_QUESTION;
         questions.extend(
             SUMMARY_QUESTIONS
                 .iter()
@@ -155,7 +158,7 @@ fn words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     Ok((questions, dir.into()))
 }
 
-fn passed_over(tree: &TraceTree, whole: usize) {
+fn say_passed_over(tree: &Tree, whole: usize) {
     if tree.passed_over() == 0 {
         return;
     }
@@ -175,10 +178,10 @@ fn passed_over(tree: &TraceTree, whole: usize) {
     }
 }
 
-/// Says so where there is nothing to compare with.
-fn comparable(choice: &Choice) {
+/// Says so where a period has no trace to compare.
+fn say_if_incomparable(choice: &TraceChoice) {
     for (period, name) in [(0, "last"), (1, "period before the last")] {
-        if !choice.has(period) {
+        if !choice.has_period(period) {
             let days = choice.period_ns as f64 / quell_fleet::DAY_NS as f64;
             let name = name.replace("last", &format!("last {days:.0} days"));
             say!("quell: no trace is of the {name}: there is nothing to compare");
@@ -186,10 +189,10 @@ fn comparable(choice: &Choice) {
     }
 }
 
-/// A line on a terminal while something takes long.
-struct Busy(ProgressBar);
+/// A line on a terminal during long work.
+struct Spinner(ProgressBar);
 
-impl Busy {
+impl Spinner {
     fn new(what: String) -> Self {
         let bar = if std::io::stderr().is_terminal() {
             ProgressBar::new_spinner().with_message(what)
@@ -201,32 +204,32 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for Spinner {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
 }
 
-fn interrupted() -> bool {
+fn is_interrupted() -> bool {
     signals::interrupted().is_some()
 }
 
-/// Fills the folder, and counts traces that turn out to say too little.
-fn fill(
-    choice: &mut Choice,
+/// Fills the folder, and counts the traces that turn out to be unusable.
+fn fill_folder(
+    choice: &mut TraceChoice,
     dir: &Path,
     counts: &mut BTreeMap<&'static str, u64>,
 ) -> anyhow::Result<String> {
-    let busy = Busy::new(format!(
+    let busy = Spinner::new(format!(
         "reading {}",
         plural(choice.traces.len() as u64, "trace")
     ));
-    let prepared = PreparedFolder::begin(dir)?;
-    let mut late = TraceTree::default();
-    let pass = |why, line: String| late.pass_over(why, || line);
-    let filled = fleet::prepare(choice, prepared, || busy.0.tick(), &interrupted, pass);
+    let prepared = Prepared::begin(dir)?;
+    let mut late = Tree::default();
+    let pass = |why, line: String| late.pass(why, || line);
+    let filled = fleet::fill_tables(choice, prepared, || busy.0.tick(), &is_interrupted, pass);
     drop(busy);
-    passed_over(&late, choice.traces.len());
+    say_passed_over(&late, choice.traces.len());
     for (why, n) in late.passed {
         *counts.entry(why).or_default() += n;
     }
@@ -237,49 +240,53 @@ fn fill(
     Ok(filled)
 }
 
-fn prepare(choice: &mut Choice, out: &Path) -> anyhow::Result<ExitCode> {
+fn prepare_folder(choice: &mut TraceChoice, out: &Path) -> anyhow::Result<ExitCode> {
     std::fs::create_dir(out)
         .map_err(|err| usage(format!("can't make the folder {}: {err}", out.display())))?;
-    let dir = fill(choice, out, &mut BTreeMap::new())?;
+    let dir = fill_folder(choice, out, &mut BTreeMap::new())?;
     say!("quell: {dir} has the tables, views-duckdb.sql and views-spark.sql, and the questions");
     Ok(ExitCode::SUCCESS)
 }
 
-/// An engine that fails may say nothing of which trace it failed at: names one that can't be read here either.
-fn in_the_way(err: anyhow::Error, choice: &Choice) -> anyhow::Error {
-    if !err.is::<EngineFailed>() {
+/// Names a damaged trace as the reason for an engine's failure, since the engine's own error may not name one.
+fn name_damaged_trace(err: anyhow::Error, choice: &TraceChoice) -> anyhow::Error {
+    if !err.is::<Failed>() {
         return err;
     }
     say!("quell: {err:#}; looking for a trace that is damaged");
-    let _busy = Busy::new("reading all events".to_owned());
+    let _busy = Spinner::new("reading all events".to_owned());
     let damage = |dir: &Path| {
         let read = Trace::open(dir).and_then(|trace| trace.for_each(|_| {}));
-        // gone meanwhile, as where an agent keeps its traces within their limit
+        // It may have gone meanwhile, because an agent keeps its traces within their limit.
         read.err()
             .filter(|err| !matches!(err.downcast_ref(), Some(Error::Missing(_))))
     };
-    let mut all = choice.traces.iter().take_while(|_| !interrupted());
+    let mut all = choice.traces.iter().take_while(|_| !is_interrupted());
     match all.find_map(|(found, _)| damage(&found.dir)) {
         Some(damage) => anyhow::anyhow!("{damage:#}: take that trace away and ask again"),
         None => anyhow::anyhow!("none is damaged, as far as quell can tell"),
     }
 }
 
-fn ask(
+fn ask_questions(
     args: &FleetArgs,
     questions: &[Question],
-    choice: &mut Choice,
+    choice: &mut TraceChoice,
     mut passed: BTreeMap<&'static str, u64>,
 ) -> anyhow::Result<ExitCode> {
     let is_text = !args.json && !args.csv;
     let said = args.top.map(|n| n as usize);
-    let top = said.unwrap_or(if args.words.len() == 1 { FEW } else { ROWS });
+    let top = said.unwrap_or(if args.words.len() == 1 {
+        SUMMARY_ROWS
+    } else {
+        DEFAULT_ROWS
+    });
     let temp = TempDir::new()?;
     let folder = temp.path().join(FLEET_FOLDER);
     std::fs::create_dir(&folder)
         .with_context(|| format!("making the folder {}", folder.display()))?;
-    let dir = fill(choice, &folder, &mut passed)?;
-    let busy = Busy::new(format!(
+    let dir = fill_folder(choice, &folder, &mut passed)?;
+    let busy = Spinner::new(format!(
         "asking {}",
         quell_fleet::Engine::from(args.engine).name()
     ));
@@ -288,9 +295,9 @@ fn ask(
         python: &args.python,
         dir: &dir,
         questions,
-        // one more than is shown tells that there are more
+        // One row more than is shown, to know whether there are more.
         limit: if is_text { Some(top + 1) } else { said },
-        stopped: &interrupted,
+        stopped: &is_interrupted,
     };
     let mut answers = Vec::new();
     let ran = job.run(|answer| {
@@ -298,19 +305,19 @@ fn ask(
         Ok(())
     });
     drop(busy);
-    ran.map_err(|err| in_the_way(err, choice))?;
-    let asked = Asked {
+    ran.map_err(|err| name_damaged_trace(err, choice))?;
+    let asked = FleetAnswers {
         engine: job.engine,
         choice,
         passed: &passed,
         answers: &answers,
     };
     let text = if args.json {
-        json::json(&asked).to_string() + "\n"
+        json::answers_json(&asked).to_string() + "\n"
     } else if args.csv {
-        json::csv(answers.first().context("there is no answer")?)?
+        json::answer_csv(answers.first().context("there is no answer")?)?
     } else {
-        text::text(&asked, top)
+        text::answers_text(&asked, top)
     };
     let mut out = show::output(None)?;
     unless_gone(emit(&mut *out, &text))?;

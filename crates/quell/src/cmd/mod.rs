@@ -1,4 +1,4 @@
-//! One file a verb, and what they share: exit statuses and the one line that says what went wrong.
+//! The verbs, one in a file, and their shared code: exit statuses, and errors in one line.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::cli::{Cli, Color, Verb};
 use crate::outcome::by_signal;
 use crate::prove::failed::Interrupted;
 use crate::show::emit;
-// launch, target and the verbs that watch name it so
+// launch, target and the verbs that watch import it from here.
 pub(crate) use crate::usage::{Usage, usage};
 
 mod agent;
@@ -29,7 +29,7 @@ mod stat;
 mod top;
 mod version;
 
-/// Runs the verb.
+/// Runs the verb of a command line.
 pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.color {
         Color::Auto => {}
@@ -54,14 +54,14 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 /// Prints an error in one line and returns its exit status.
 pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    crate::say::line(&format!("{red}quell:{red:#} "), &format!("{err:#}"));
+    crate::say::write_line(&format!("{red}quell:{red:#} "), &format!("{err:#}"));
     if let Some(Interrupted(signal)) = err.downcast_ref() {
         return by_signal(*signal);
     }
     ExitCode::from(if err.chain().any(is_bad_input) { 2 } else { 1 })
 }
 
-/// Was quell asked for what can't be, rather than stopped half-way?
+/// Whether an error comes from a wrong command line or bad input, and not from a failure of the work.
 fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
     err.is::<Usage>()
         || err.is::<quell_fleet::EngineMissing>()
@@ -71,7 +71,7 @@ fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
             .is_some_and(quell_event::trace::Error::is_bad_input)
 }
 
-/// The part of quell that the command line speaks to: `quell`, or `quell stat`.
+/// The verb that the command line names: `quell`, or `quell stat`.
 fn asked_of() -> String {
     let cli = Cli::command();
     let verb = std::env::args_os().skip(1).find_map(|word| {
@@ -81,15 +81,15 @@ fn asked_of() -> String {
     verb.map_or_else(|| "quell".to_owned(), |verb| format!("quell {verb}"))
 }
 
-/// Says in one line what was wrong with the command line. Help and version go to stdout, as they are.
+/// Prints the fault of a command line in one line. Help and version go to stdout, as they are.
 pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
     if !err.use_stderr() {
         let mut text = err.render().ansi().to_string();
-        // -V is for scripts
+        // The short -V is for scripts, and has the version alone.
         if err.kind() == clap::error::ErrorKind::DisplayVersion
             && std::env::args_os().any(|word| word == "--version")
         {
-            text.push_str(&version::kernel());
+            text.push_str(&version::kernel_features());
         }
         return match emit(&mut anstream::stdout(), &text) {
             Ok(()) => ExitCode::SUCCESS,
@@ -99,7 +99,7 @@ pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
     let text = err.to_string();
     let first = text.lines().next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    // a list of what is missing stands on the lines below
+    // A list of missing arguments stands on the lines below.
     let rest: Vec<_> = text
         .lines()
         .skip(1)

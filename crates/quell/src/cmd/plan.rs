@@ -35,17 +35,17 @@ use crate::show::{self, emit};
 use crate::target::{self, seconds};
 use crate::usage::usage;
 
-/// Where `quell record` writes if it is not told.
+/// The default output of `quell record`.
 const DEFAULT_TRACE: &str = "trace.quell";
 
 const NO_BUDGET: &str = "--budget is not kept: a trace does not say how much memory the program has. Plan for '-p PID' \
     or '-- COMMAND', which measure it";
 
-/// What was observed, of whom, and in which environment it ran.
-struct Subject {
+/// The program to plan for: the evidence, its name, and the environment that it ran in.
+struct PlanSubject {
     observed: ObservedProgram,
     title: String,
-    /// How it is started again, for the last line.
+    /// The command that starts it again, for the last line.
     command: String,
     environment: BTreeMap<String, String>,
     status: ExitCode,
@@ -53,10 +53,10 @@ struct Subject {
 
 pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let subject = match (&args.trace, args.pid, args.command.as_slice()) {
-        (None, None, []) => trace(Path::new(DEFAULT_TRACE), true)?,
-        (Some(dir), _, _) => trace(dir, false)?,
-        (None, Some(pid), _) => process(pid, args.duration)?,
-        (None, None, command) => run_once(command)?,
+        (None, None, []) => subject_of_trace(Path::new(DEFAULT_TRACE), true)?,
+        (Some(dir), _, _) => subject_of_trace(dir, false)?,
+        (None, Some(pid), _) => subject_of_process(pid, args.duration)?,
+        (None, None, command) => subject_of_run(command)?,
     };
     let theirs = |name: &str| subject.environment.get(name).cloned();
     let quell_remedy::Proposal { plan, candidates } = quell_remedy::choose_remedies(
@@ -81,9 +81,9 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let text = if let Some(form) = args.emit {
         quell_remedy::emit::emit_plan(&plan, &environment, form)
     } else if args.json {
-        json(&plan, &candidates, &environment, &notes, &subject.observed)?
+        plan_json(&plan, &candidates, &environment, &notes, &subject.observed)?
     } else {
-        text(
+        plan_text(
             &plan,
             &candidates,
             &environment,
@@ -102,13 +102,13 @@ fn own_environment() -> BTreeMap<String, String> {
         .collect()
 }
 
-fn trace(dir: &Path, default: bool) -> anyhow::Result<Subject> {
+fn subject_of_trace(dir: &Path, default: bool) -> anyhow::Result<PlanSubject> {
     if default && !dir.exists() {
         return Err(usage(
             "say what to plan for: a TRACE, '-p PID', or '-- COMMAND'",
         ));
     }
-    Ok(Subject {
+    Ok(PlanSubject {
         observed: of_trace(dir)?,
         title: format!("Plan by the trace {}", Text::of(dir)),
         command: "COMMAND".to_owned(),
@@ -117,7 +117,7 @@ fn trace(dir: &Path, default: bool) -> anyhow::Result<Subject> {
     })
 }
 
-fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
+fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     let duration = seconds("--duration", duration)?;
     target::program("-p", pid)?;
     let proc = Proc::new("/");
@@ -125,7 +125,7 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let temp = TempDir::new()?;
     let dir = temp.path().join(WATCHED_TRACE);
     let mut command = proc.cmdline(pid).unwrap_or_default();
-    // What writes its title over its arguments leaves empty ones.
+    // A program that writes its title over its arguments leaves empty ones behind.
     while command.last().is_some_and(|word| word.is_empty()) {
         command.pop();
     }
@@ -136,14 +136,14 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
         ..Options::default()
     };
     let mut recording = Recording::start(&dir, false, options, &watched)?;
-    // Twice, for those who fork meanwhile; after it is known, a fork is followed.
+    // The tree is read twice, for processes that fork meanwhile. Forks of a known process are followed by the probe.
     for _ in 0..2 {
         for child in proc.tree(pid)? {
             recording.probe.add_process(child)?;
         }
     }
     let recognised = recognise_process(Path::new("/"), pid)?;
-    // while it is there; a set-user-ID program's may be read by root only
+    // It is read while the process is there. Only root may read that of a set-user-ID program.
     let told = std::fs::read(proc.file(pid, "auxv")).ok();
     let secure = told
         .and_then(|auxv| is_process_secure(&auxv))
@@ -161,20 +161,20 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     let after = faults(pid);
     let max_rss = std::fs::read_to_string(proc.file(pid, "status"))
         .ok()
-        .and_then(|text| high_water(&text));
+        .and_then(|text| max_rss_of_status(&text));
     recording.finish()?;
     let mut observed = of_trace(&dir)?;
     let evidence = &mut observed.evidence;
     evidence.page_faults = after.zip(before).map(|(a, b)| a.saturating_sub(b));
     (evidence.max_rss, evidence.secure) = (max_rss, secure);
     evidence.unfit = unfit.or(evidence.unfit.take());
-    // its command line is in the trace, and was not started by quell
+    // The trace has a command line, but quell did not start it.
     evidence.from_start = false;
     observed.add_found(recognised.found);
     let text = |s: std::ffi::OsString| s.into_string().ok();
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
     let words = shell_words(&words);
-    Ok(Subject {
+    Ok(PlanSubject {
         observed,
         title: format!("Plan for process {pid}, {}", command_title(&words)),
         command: words,
@@ -186,18 +186,18 @@ fn process(pid: u32, duration: f64) -> anyhow::Result<Subject> {
     })
 }
 
-/// The most memory that was ever resident, bytes, of a status file (proc_pid_status(5)).
-fn high_water(status: &str) -> Option<u64> {
+/// The maximum of resident memory so far, in bytes, by a status file (proc_pid_status(5)).
+fn max_rss_of_status(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
-fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
+fn subject_of_run(command: &[std::ffi::OsString]) -> anyhow::Result<PlanSubject> {
     launch::check(command)?;
     let temp = TempDir::new()?;
     let dir: PathBuf = temp.path().join(RUN_TRACE);
-    // Standard output is for the plan.
+    // Standard output is for the plan, so the command's goes to standard error.
     let recorded = record_command(command, &dir, Output::ToStderr)?;
     let ended = recorded.ended;
     let mut observed = of_trace(&dir)?;
@@ -209,7 +209,7 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     observed.evidence.command = command_words(command);
     let words = shell_words(&observed.evidence.command);
     let status = outcome::finish(command, &ended, &recorded.leftovers);
-    Ok(Subject {
+    Ok(PlanSubject {
         observed,
         title: format!("Plan for {}", command_title(&words)),
         command: words,
@@ -218,12 +218,12 @@ fn run_once(command: &[std::ffi::OsString]) -> anyhow::Result<Subject> {
     })
 }
 
-fn text(
+fn plan_text(
     plan: &Plan,
     candidates: &[Planned],
     environment: &Environment,
     notes: &[String],
-    subject: &Subject,
+    subject: &PlanSubject,
     saved: Option<&Path>,
 ) -> String {
     let mut out = String::new();
@@ -267,49 +267,49 @@ fn text(
     out
 }
 
-/// The plan as in TOML, and what it rests on.
+/// The plan as in TOML, with the figures that it rests on.
 #[derive(Serialize)]
-struct Document<'a> {
+struct PlanJson<'a> {
     schema: &'static str,
     shootdowns: u64,
-    /// Those at its CPUs by processes that were not watched; `predicted_stop` is of these too.
+    /// The shootdowns by processes that were not watched; `predicted_stop` counts these too.
     by_others: u64,
     page_faults: Option<u64>,
-    allocators: Vec<Allocator>,
+    allocators: Vec<AllocatorJson>,
     remedies: Vec<PlannedJson<'a>>,
-    /// All that could help, each for itself: which of it does only runs tell.
+    /// All changes that could help, each by itself: only runs can show which do.
     candidates: Vec<PlannedJson<'a>>,
-    /// Of all remedies together.
+    /// The share for all remedies together.
     predicted_stop: f64,
     max_rss: Option<u64>,
     environment: &'a Environment,
-    /// What no setting reaches.
+    /// Advice for costs that no setting reaches.
     advice: &'a [Advised],
     notes: &'a [String],
 }
 
 #[derive(Serialize)]
-struct Allocator {
+struct AllocatorJson {
     kind: &'static str,
     version: Option<String>,
     module: String,
     variable: Option<String>,
 }
 
-fn json(
+fn plan_json(
     plan: &Plan,
     candidates: &[Planned],
     environment: &Environment,
     notes: &[String],
     observed: &ObservedProgram,
 ) -> anyhow::Result<String> {
-    let allocator = |f: &FoundSoftware| Allocator {
+    let allocator = |f: &Found| AllocatorJson {
         kind: f.kind.name(),
         version: f.version.map(|v| v.to_string()),
         module: f.module.display().to_string(),
         variable: f.conf_env.clone(),
     };
-    let document = Document {
+    let document = PlanJson {
         schema: "quell/plan/1",
         shootdowns: observed.shootdowns,
         by_others: observed.others,
@@ -334,8 +334,8 @@ mod tests {
     #[test]
     fn reads_the_high_water_mark() {
         let text = "Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t    2048 kB\n";
-        assert_eq!(high_water(text), Some(2 << 20));
-        assert_eq!(high_water("Name:\tkthread\n"), None);
-        assert_eq!(high_water("VmHWM: x kB"), None);
+        assert_eq!(max_rss_of_status(text), Some(2 << 20));
+        assert_eq!(max_rss_of_status("Name:\tkthread\n"), None);
+        assert_eq!(max_rss_of_status("VmHWM: x kB"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! `quell prove`: find, plan, then run with and without in pairs; say what changed.
+//! `quell prove`: finds the costs, makes a plan, runs with and without it in pairs, and reports the change.
 
 use std::process::ExitCode;
 
@@ -11,11 +11,11 @@ use crate::prove::{self, prove};
 use crate::show::{self, emit};
 
 pub(crate) fn run(args: &ProveArgs) -> anyhow::Result<ExitCode> {
-    // Before hours of runs, not after them.
+    // The output is opened before hours of runs, not after them.
     let mut out = show::output(args.output.as_deref())?;
     let outcome = match prove(args) {
         Ok(outcome) => outcome,
-        Err(err) => return failed(err),
+        Err(err) => return show_failed_run(err),
     };
     let proof = &outcome.proof;
     let text = if args.json {
@@ -31,8 +31,8 @@ pub(crate) fn run(args: &ProveArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// A run that failed shows the end of its output, below the one line.
-fn failed(err: anyhow::Error) -> anyhow::Result<ExitCode> {
+/// Prints the error of a run that failed, and below it the end of the run's output.
+fn show_failed_run(err: anyhow::Error) -> anyhow::Result<ExitCode> {
     if let Some(failed) = err.downcast_ref::<FailedRun>() {
         let code = super::complain(&err);
         say_on!("{}", failed.output_tail());

@@ -19,11 +19,11 @@ use crate::usage::usage;
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let named = [args.output.as_deref(), args.html.as_deref()];
     for file in named.into_iter().filter_map(show::file_named) {
-        leave_alone(&args.traces, file)?;
+        refuse_file_in_trace(&args.traces, file)?;
     }
     match args.traces.as_slice() {
-        [trace] => one(args, trace)?,
-        [a, b] => two(args, a, b)?,
+        [trace] => report_one(args, trace)?,
+        [a, b] => compare_two(args, a, b)?,
         traces => {
             return Err(usage(format!(
                 "report explains one trace, or compares two: {} are named",
@@ -34,9 +34,9 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A result that would go into a trace could replace what it is of.
-fn leave_alone(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
-    // what is there may be a link that leads into a trace, and so may its folder
+/// Refuses to write a result into a trace, because it could replace a part of the trace.
+fn refuse_file_in_trace(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
+    // An existing file may be a link that leads into a trace, and so may its folder.
     let there = file.canonicalize();
     let folder = match &there {
         Ok(file) => Ok(show::folder_of(file).to_owned()),
@@ -54,20 +54,20 @@ fn leave_alone(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What a trace says, and what its reader should know.
+/// The summary of a trace, with notes for its reader.
 #[derive(Serialize)]
-struct Noted<'a> {
+struct ReportJson<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     notes: &'a [String],
-    /// What no setting reaches.
+    /// Advice for costs that no setting reaches.
     advice: &'a [Advised],
-    /// What was counted before a trace that quell agent began.
+    /// The counts from before a trace that quell agent began.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     look_back: &'a [Line],
 }
 
-fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
+fn report_one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
     if let Some(file) = &args.html {
         return report::write_page(trace, file);
     }
@@ -78,7 +78,7 @@ fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
     let before = look_back::read(trace);
     let mut out = show::output(args.output.as_deref())?;
     let text = if args.json {
-        serde_json::to_string(&Noted {
+        serde_json::to_string(&ReportJson {
             summary: &report.summary,
             notes: &report.notes,
             advice: &report.advice,
@@ -97,7 +97,7 @@ fn one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
     emit(&mut *out, &text)
 }
 
-fn two(args: &ReportArgs, a: &Path, b: &Path) -> anyhow::Result<()> {
+fn compare_two(args: &ReportArgs, a: &Path, b: &Path) -> anyhow::Result<()> {
     let option = match (&args.html, args.export.export) {
         (Some(_), _) => Some("--html"),
         (_, Some(_)) => Some("--export"),
@@ -130,19 +130,19 @@ mod tests {
         std::fs::create_dir(&trace).unwrap();
         let traces = [dir.path().join("other"), trace.clone()];
         let way = dir.path().join("t.quell/../t.quell/meta.json");
-        assert!(leave_alone(&traces, &trace.join("x.html")).is_err());
-        assert!(leave_alone(&traces, &way).is_err());
+        assert!(refuse_file_in_trace(&traces, &trace.join("x.html")).is_err());
+        assert!(refuse_file_in_trace(&traces, &way).is_err());
         let link = dir.path().join("link.json");
         std::fs::write(trace.join("meta.json"), "{}").unwrap();
         std::os::unix::fs::symlink(trace.join("meta.json"), &link).unwrap();
-        assert!(leave_alone(&traces, &link).is_err());
+        assert!(refuse_file_in_trace(&traces, &link).is_err());
         std::fs::remove_file(trace.join("meta.json")).unwrap();
         assert!(
-            leave_alone(&traces, &link).is_err(),
+            refuse_file_in_trace(&traces, &link).is_err(),
             "a link to nothing yet"
         );
-        assert!(leave_alone(&traces, &dir.path().join("x.html")).is_ok());
-        assert!(leave_alone(&traces, &dir.path().join("missing/x")).is_ok());
-        assert!(leave_alone(&traces, Path::new("x.html")).is_ok());
+        assert!(refuse_file_in_trace(&traces, &dir.path().join("x.html")).is_ok());
+        assert!(refuse_file_in_trace(&traces, &dir.path().join("missing/x")).is_ok());
+        assert!(refuse_file_in_trace(&traces, Path::new("x.html")).is_ok());
     }
 }

@@ -1,7 +1,7 @@
-//! `quell run`: start a command with a plan applied.
+//! `quell run`: starts a command with a plan applied.
 //!
-//! quell becomes the command (execve(2)), so that its status, signals and terminal are its own. Where a library is loaded
-//! before it, a process beside it looks whether that ends it soon (`launch/early_end.rs`).
+//! quell becomes the command (execve(2)), so that its status, signals and terminal are its own. If the plan preloads a
+//! library, a process beside it watches for an early end that the library may cause (`launch/early_end.rs`).
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ use crate::usage::usage;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if args.library {
-        let path = preload::place()?;
+        let path = preload::find_or_write_library()?;
         emit(&mut std::io::stdout(), &format!("{}\n", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut plan = match &args.plan {
         Some(path) => read_plan(path)?,
-        None if args.untried => untried(&args.command)?,
+        None if args.untried => untried_plan(&args.command)?,
         None if args.save.is_some() => return Err(usage(NOTHING_TO_SAVE)),
         None => {
             say_what_could_be_set(&args.command)?;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         save_plan(&plan, path)?;
     }
     let mut environment = plan.environment(&own_variable);
-    preload::resolve(&mut environment)?;
+    preload::put_library_path(&mut environment)?;
     for note in overridden_settings(&environment, &own_variable) {
         say(&note);
     }
@@ -62,14 +62,14 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         emit(&mut std::io::stdout(), &text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // What is not loaded has broken nothing.
-    let advice = advice(&plan).filter(|_| not_loaded.is_none());
+    // A library that is not loaded can't have broken the command.
+    let advice = advice_on_early_end(&plan).filter(|_| not_loaded.is_none());
     let setup = setup_of(&environment, &plan);
     Err(launch::replace(&args.command, &setup, advice))
 }
 
-/// What to say of a program with a preload library that is ended by a signal soon, behind the signal and the time.
-fn advice(plan: &Plan) -> Option<String> {
+/// The advice for a program with a preload library that a signal ends soon, printed after the signal and the time.
+fn advice_on_early_end(plan: &Plan) -> Option<String> {
     let preloads = plan
         .remedies
         .iter()
@@ -81,7 +81,7 @@ fn advice(plan: &Plan) -> Option<String> {
             libraries.push(library);
         }
     }
-    let (libraries, names) = (and(&libraries)?, and(&names)?);
+    let (libraries, names) = (join_with_and(&libraries)?, join_with_and(&names)?);
     let off = if libraries.contains(SHIM_LIBRARY) {
         "QUELL_SHIM=off, or "
     } else {
@@ -92,7 +92,7 @@ fn advice(plan: &Plan) -> Option<String> {
     ))
 }
 
-fn and(words: &[&str]) -> Option<String> {
+fn join_with_and(words: &[&str]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" and "))
 }
 
@@ -100,12 +100,13 @@ fn say(text: &str) {
     say!("quell: {text}");
 }
 
-/// Why an empty plan is not written.
+/// The error where an empty plan would be written.
 const NOTHING_TO_SAVE: &str = "--save: there is no plan to write: 'quell prove --save FILE -- CMD' writes one that wins time, and --untried makes one that nobody has tried";
 
-/// Says what could be set, and sets nothing: what wins time with one program costs another time, and only runs can tell.
+/// Names the settings that could help, and sets none: a setting that wins time for one program costs another time, and only
+/// runs can show which.
 fn say_what_could_be_set(command: &[OsString]) -> anyhow::Result<()> {
-    let recognised = recognise(command)?;
+    let recognised = recognise_plan(command)?;
     let names: Vec<&str> = recognised
         .plan
         .remedies
@@ -122,9 +123,9 @@ fn say_what_could_be_set(command: &[OsString]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is set where somebody asks for what nobody has tried.
-fn untried(command: &[OsString]) -> anyhow::Result<Plan> {
-    let recognised = recognise(command)?;
+/// The plan for `--untried`: settings that nobody has tried on this command.
+fn untried_plan(command: &[OsString]) -> anyhow::Result<Plan> {
+    let recognised = recognise_plan(command)?;
     for p in &recognised.plan.remedies {
         for (name, value) in &p.sets {
             say(&format!("{name}={value} ({}: {})", p.remedy, p.evidence));
@@ -139,10 +140,10 @@ fn untried(command: &[OsString]) -> anyhow::Result<Plan> {
     Ok(recognised.plan)
 }
 
-/// What a command is built of, and what could be set for that.
+/// The settings for the allocators that were found in a command's files.
 struct RecognisedPlan {
     plan: Plan,
-    /// What could not be found out.
+    /// Notes on files that could not be examined.
     notes: Vec<String>,
 }
 
@@ -156,7 +157,7 @@ impl RecognisedPlan {
     }
 }
 
-fn recognise(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
+fn recognise_plan(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
     launch::check(command)?;
     if let Some(program) = for_32_bits(command) {
         let why = format!(
@@ -179,15 +180,15 @@ fn recognise(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
     })
 }
 
-/// A plan for what was found, as if each allocator had been seen to shoot. The C library's is left
-/// out where another one takes its place.
+/// A plan for the allocators that were found, as if each had caused shootdowns. The C library's is left out where another
+/// one takes its place.
 fn without_evidence(
     command: &[OsString],
     found: &[FoundSoftware],
     env: &impl Fn(&str) -> Option<String>,
 ) -> Plan {
     /// Enough for every remedy to be considered.
-    const SUPPOSED: u64 = 1_000;
+    const SUPPOSED_SHOOTDOWNS: u64 = 1_000;
     let replaced = found.iter().any(|f| f.replaces_malloc && !f.kind.is_libc());
     let used: Vec<FoundSoftware> = found
         .iter()
@@ -197,13 +198,13 @@ fn without_evidence(
     let supposed = |f: &FoundSoftware| ShootdownSource {
         cause: Cause::MadviseDontneed,
         caller_module: Some(f.module.clone()),
-        // Any name that is no wrapper of a system call.
+        // It may be any name but that of a system call's wrapper.
         caller_symbol: Some("free".to_owned()),
         region: None,
-        shootdowns: SUPPOSED,
+        shootdowns: SUPPOSED_SHOOTDOWNS,
     };
     let evidence = Evidence {
-        shootdowns: SUPPOSED * used.len() as u64,
+        shootdowns: SUPPOSED_SHOOTDOWNS * used.len() as u64,
         page_faults: None,
         sources: used.iter().map(supposed).collect(),
         secure: is_secure(command),
@@ -212,7 +213,7 @@ fn without_evidence(
     };
     let mut plan = quell_remedy::plan(&used, &evidence, env);
     for planned in &mut plan.remedies {
-        // The figures are made up: what is known is what it is built of.
+        // The number of shootdowns is only supposed, so the evidence names the files alone.
         let of = used
             .iter()
             .find(|f| planned.evidence.contains(&f.file_name()));

@@ -1,4 +1,4 @@
-//! What `quell --version` adds: which of the kernel's features were found.
+//! The lines that `quell --version` adds: the features that were found in the kernel.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use quell_host::flush;
 use quell_probe::Backend;
 
-/// One line a feature, of the running kernel.
-pub(crate) fn kernel() -> String {
+/// One line for each feature, for the running kernel.
+pub(crate) fn kernel_features() -> String {
     let backends = Backend::check_all().map(|(b, found)| (b.name(), found));
     let btf = if Path::new("/sys/kernel/btf/vmlinux").exists() {
         Ok(())
@@ -18,14 +18,18 @@ pub(crate) fn kernel() -> String {
         .iter()
         .map(ToString::to_string)
         .collect();
-    lines(
+    feature_lines(
         &rustix::system::uname().release().to_string_lossy(),
         &[vec![("btf", btf)], backends.to_vec()].concat(),
         &silent,
     )
 }
 
-fn lines(release: &str, features: &[(&str, Result<(), String>)], notes: &[String]) -> String {
+fn feature_lines(
+    release: &str,
+    features: &[(&str, Result<(), String>)],
+    notes: &[String],
+) -> String {
     let mut out = format!("kernel {release}, as far as its symbols tell\n");
     for (name, found) in features {
         // writing to a String does not fail
@@ -48,7 +52,7 @@ mod tests {
     #[test]
     fn each_feature_has_its_line() {
         let features = [("btf", Ok(())), ("raw_tp", Err("no tracepoint".to_owned()))];
-        let text = lines("6.1.0", &features, &["flushes silently".to_owned()]);
+        let text = feature_lines("6.1.0", &features, &["flushes silently".to_owned()]);
         assert_eq!(
             text,
             "kernel 6.1.0, as far as its symbols tell\n  btf      yes\n  raw_tp   no: no tracepoint\n  note     flushes silently\n"

@@ -1,4 +1,4 @@
-//! `quell stat` where the probe can't be loaded: what /proc tells anybody, and what it can't tell.
+//! `quell stat` where the probe can't be loaded: the counts that anybody may read in /proc, and a list of those it lacks.
 
 mod sample;
 mod text;
@@ -14,12 +14,12 @@ use crate::preload::Library;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{End, Watch};
-use sample::{Counts, Watched};
+use sample::{FaultScope, ProcCounts};
 
-/// Threads come and go: those that end are counted up to the last look.
-const LOOK: Duration = Duration::from_millis(200);
+/// /proc is read at this interval: a thread that ends is counted up to the last reading before.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Counts by /proc alone, and says why. None if the reader has gone (`| head`).
+/// Counts by /proc alone, and gives the reason. None if the reader has gone (`| head`).
 ///
 /// # Errors
 ///
@@ -33,32 +33,33 @@ pub(crate) fn run(
 ) -> anyhow::Result<Option<End>> {
     let mut out = show::output(args.output.as_deref())?;
     let watched = match scope {
-        Scope::Tree => Watched::Trees(watch.roots()),
-        Scope::All | Scope::Cpus(_) => Watched::All,
+        Scope::Tree => FaultScope::Trees(watch.roots()),
+        Scope::All | Scope::Cpus(_) => FaultScope::All,
     };
     let cpus = match scope {
         Scope::Cpus(list) => Some(list.as_slice()),
         _ => None,
     };
     let (root, proc) = (Path::new("/"), Proc::new("/"));
-    let mut counts = Counts::begin(root, &proc, &watched)?;
+    let mut counts = ProcCounts::begin(root, &proc, &watched)?;
     watch.start(None, scope)?;
 
     let mut library = Library::default();
-    let mut print = |counts: &Counts, library: &Library| -> anyhow::Result<bool> {
-        let seen = counts.seen(cpus);
+    let mut print = |counts: &ProcCounts, library: &Library| -> anyhow::Result<bool> {
+        let seen = counts.summary(cpus);
         let text = if args.json {
-            let mut object = text::json(&seen, why);
+            let mut object = text::summary_json(&seen, why);
             library.add_to(&mut object)?;
             object.to_string() + "\n"
         } else {
-            text::text(&seen, &Subject::of(&args.target).title(), why) + &show::shim::text(library)
+            text::summary_text(&seen, &Subject::of(&args.target).title(), why)
+                + &show::shim::text(library)
         };
         emit_more(&mut *out, &text)
     };
     let mut next = interval.map(|i| Instant::now() + i);
     let end = loop {
-        let nap = LOOK.min(library.nap());
+        let nap = LOOK_INTERVAL.min(library.nap());
         let due = next.map_or(nap, |n| {
             n.saturating_duration_since(Instant::now()).min(nap)
         });

@@ -1,4 +1,4 @@
-//! What /proc says now, and what changed since.
+//! Counters in /proc, and their growth.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,22 +8,22 @@ use anyhow::Context as _;
 use quell_host::proc::{Proc, Stat};
 use quell_host::{interrupts, vmstat};
 
-/// Whose page faults count. Interrupts are counted by CPU, whoever runs there.
-pub(crate) enum Watched {
+/// The processes whose page faults count. Interrupts are counted by CPU, whoever runs there.
+pub(crate) enum FaultScope {
     /// All processes.
     All,
     /// These, and all that they start.
     Trees(Vec<u32>),
 }
 
-/// Page faults.
+/// Numbers of page faults, without and with a read from disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Faults {
+pub(crate) struct PageFaults {
     pub(crate) minor: u64,
     pub(crate) major: u64,
 }
 
-impl Faults {
+impl PageFaults {
     fn of(stat: &Stat) -> Self {
         Self {
             minor: stat.minor_faults,
@@ -38,19 +38,19 @@ impl Faults {
         }
     }
 
-    pub(crate) fn sum(self) -> u64 {
+    pub(crate) fn total(self) -> u64 {
         self.minor + self.major
     }
 }
 
-/// CPU time, in clock ticks as the kernel tells it to anybody: of 10 ms.
+/// CPU time in clock ticks of 10 ms, the unit of the figures that anybody may read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ticks {
+pub(crate) struct CpuTicks {
     pub(crate) user: u64,
     pub(crate) system: u64,
 }
 
-impl Ticks {
+impl CpuTicks {
     fn of(stat: &Stat) -> Self {
         Self {
             user: stat.utime,
@@ -71,25 +71,25 @@ impl Ticks {
     }
 }
 
-/// What made threads of the machine wait for memory.
+/// The reasons for which threads of the machine waited for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stalls {
-    /// Time in which some thread, or all, waited for memory, ns (Documentation/accounting/psi.rst); `None` where the kernel
-    /// doesn't tell.
+pub(crate) struct MemoryStalls {
+    /// The time in which some thread, or all, waited for memory, in ns (Documentation/accounting/psi.rst); `None` where the
+    /// kernel doesn't count it.
     pub(crate) pressure_ns: Option<[u64; 2]>,
-    /// How often a thread had to free memory itself.
+    /// The number of times that a thread had to free memory itself.
     pub(crate) reclaims: u64,
-    /// How often a thread had to make room for a large page itself.
+    /// The number of times that a thread had to make room for a large page itself.
     pub(crate) compactions: u64,
 }
 
-impl Stalls {
+impl MemoryStalls {
     fn read(root: &Path, vmstat: &HashMap<String, u64>) -> Self {
         let reclaims = vmstat
             .iter()
             .filter(|(name, _)| name.starts_with("allocstall"));
         Self {
-            pressure_ns: pressure(root),
+            pressure_ns: read_pressure(root),
             reclaims: reclaims.map(|(_, n)| n).sum(),
             compactions: vmstat.get("compact_stall").copied().unwrap_or(0),
         }
@@ -109,7 +109,7 @@ impl Stalls {
 }
 
 /// The sums of `/proc/pressure/memory`, which are in µs.
-fn pressure(root: &Path) -> Option<[u64; 2]> {
+fn read_pressure(root: &Path) -> Option<[u64; 2]> {
     let text = std::fs::read_to_string(root.join("proc/pressure/memory")).ok()?;
     let total = |kind: &str| {
         let line = text.lines().find_map(|l| l.strip_prefix(kind))?;
@@ -123,57 +123,57 @@ fn pressure(root: &Path) -> Option<[u64; 2]> {
 
 /// A thread that can't be mistaken for a later one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Thread {
+struct ThreadKey {
     pid: u32,
     tid: u32,
     start: u64,
 }
 
-/// What a thread was seen to do.
-struct Row {
+/// The figures of a thread.
+struct ThreadFigures {
     comm: String,
-    first: Faults,
-    last: Faults,
-    first_ticks: Ticks,
-    last_ticks: Ticks,
-    /// The look that saw it last.
+    first: PageFaults,
+    last: PageFaults,
+    first_ticks: CpuTicks,
+    last_ticks: CpuTicks,
+    /// The number of the reading that had it last.
     looks: u64,
 }
 
-/// Counters from a beginning on.
-pub(crate) struct Counts {
+/// Counters of /proc since a beginning.
+pub(crate) struct ProcCounts {
     began: Instant,
     lasted: Duration,
-    /// Each CPU and its interrupts; `None` where the kernel counts none.
+    /// The interrupts for shootdowns by CPU; `None` where the kernel doesn't count them.
     interrupts: Option<Vec<(u32, u64)>>,
     interrupts_now: Option<Vec<(u32, u64)>>,
     vmstat: HashMap<String, u64>,
     vmstat_now: HashMap<String, u64>,
-    stalls: Stalls,
-    stalls_now: Stalls,
-    threads: HashMap<Thread, Row>,
-    /// How often was looked: a thread that the last look did not find has ended.
+    stalls: MemoryStalls,
+    stalls_now: MemoryStalls,
+    threads: HashMap<ThreadKey, ThreadFigures>,
+    /// The number of readings: a thread that the last one did not find has ended.
     looks: u64,
 }
 
-/// What was seen between a beginning and the last look.
-pub(crate) struct Seen {
+/// The growth of the counters between a beginning and the last reading.
+pub(crate) struct ProcSummary {
     pub(crate) lasted: Duration,
     /// Interrupts for shootdowns, by CPU.
     pub(crate) interrupts: Option<Vec<(u32, u64)>>,
     /// All page faults of the machine.
-    pub(crate) machine: Faults,
-    /// What made threads of the machine wait for memory.
-    pub(crate) stalls: Stalls,
-    /// CPU time of those that were watched.
-    pub(crate) ticks: Ticks,
-    /// Page faults by thread: pid, tid, name; the most first.
-    pub(crate) threads: Vec<(u32, u32, String, Faults)>,
+    pub(crate) machine: PageFaults,
+    /// The reasons for which threads of the machine waited for memory.
+    pub(crate) stalls: MemoryStalls,
+    /// The CPU time of the watched processes.
+    pub(crate) ticks: CpuTicks,
+    /// Page faults by thread with its pid, tid and name, the most first.
+    pub(crate) threads: Vec<(u32, u32, String, PageFaults)>,
 }
 
-impl Counts {
-    /// From now on. What a thread did before is not counted; one that is new counts from its start.
-    pub(crate) fn begin(root: &Path, proc: &Proc, watched: &Watched) -> anyhow::Result<Self> {
+impl ProcCounts {
+    /// Starts to count now. A thread that is there counts from now on, and a new one from its start.
+    pub(crate) fn begin(root: &Path, proc: &Proc, watched: &FaultScope) -> anyhow::Result<Self> {
         let mut counts = Self {
             began: Instant::now(),
             lasted: Duration::ZERO,
@@ -181,8 +181,8 @@ impl Counts {
             interrupts_now: None,
             vmstat: HashMap::new(),
             vmstat_now: HashMap::new(),
-            stalls: Stalls::default(),
-            stalls_now: Stalls::default(),
+            stalls: MemoryStalls::default(),
+            stalls_now: MemoryStalls::default(),
             threads: HashMap::new(),
             looks: 0,
         };
@@ -191,7 +191,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// From the last look on: nothing falls between two intervals.
+    /// Starts a new interval at the last reading, so that nothing is lost between two intervals.
     pub(crate) fn restart(&mut self) {
         self.began += self.lasted;
         self.lasted = Duration::ZERO;
@@ -206,21 +206,21 @@ impl Counts {
         }
     }
 
-    /// Reads again.
+    /// Reads all counters again.
     pub(crate) fn look(
         &mut self,
         root: &Path,
         proc: &Proc,
-        watched: &Watched,
+        watched: &FaultScope,
     ) -> anyhow::Result<()> {
         self.lasted = self.began.elapsed();
         self.looks += 1;
         self.interrupts_now = interrupts::tlb_by_cpu(root)?;
         self.vmstat_now = vmstat::read(root)?;
-        self.stalls_now = Stalls::read(root, &self.vmstat_now);
+        self.stalls_now = MemoryStalls::read(root, &self.vmstat_now);
         let pids = match watched {
-            Watched::All => proc.pids()?,
-            Watched::Trees(roots) => {
+            FaultScope::All => proc.pids()?,
+            FaultScope::Trees(roots) => {
                 let mut all = Vec::new();
                 for &pid in roots {
                     all.extend(
@@ -233,24 +233,24 @@ impl Counts {
         };
         let own = std::process::id();
         for pid in pids.into_iter().filter(|&pid| pid != own) {
-            // one that ended meanwhile keeps what was seen of it
+            // A process that ended meanwhile keeps its last figures.
             for (tid, stat) in proc.threads(pid).unwrap_or_default() {
-                let thread = Thread {
+                let thread = ThreadKey {
                     pid,
                     tid,
                     start: stat.start,
                 };
-                let last = Faults::of(&stat);
-                let row = self.threads.entry(thread).or_insert(Row {
+                let last = PageFaults::of(&stat);
+                let row = self.threads.entry(thread).or_insert(ThreadFigures {
                     comm: String::new(),
-                    first: Faults::default(),
+                    first: PageFaults::default(),
                     last,
-                    first_ticks: Ticks::default(),
-                    last_ticks: Ticks::default(),
+                    first_ticks: CpuTicks::default(),
+                    last_ticks: CpuTicks::default(),
                     looks: 0,
                 });
                 row.last = last;
-                row.last_ticks = Ticks::of(&stat);
+                row.last_ticks = CpuTicks::of(&stat);
                 row.looks = self.looks;
                 row.comm = stat.comm;
             }
@@ -258,12 +258,12 @@ impl Counts {
         Ok(())
     }
 
-    /// What changed; of interrupts only those of `cpus`, if they are named.
-    pub(crate) fn seen(&self, cpus: Option<&[u32]>) -> Seen {
+    /// The growth of all counters; interrupts only for `cpus`, if they are given.
+    pub(crate) fn summary(&self, cpus: Option<&[u32]>) -> ProcSummary {
         let of = |map: &HashMap<String, u64>| {
             let get = |name: &str| map.get(name).copied().unwrap_or(0);
-            // pgfault counts both kinds (mm/memory.c)
-            Faults {
+            // The counter pgfault has both kinds (mm/memory.c).
+            PageFaults {
                 minor: get("pgfault").saturating_sub(get("pgmajfault")),
                 major: get("pgmajfault"),
             }
@@ -272,9 +272,9 @@ impl Counts {
             .threads
             .iter()
             .map(|(t, row)| (t.pid, t.tid, row.comm.clone(), row.last.since(row.first)))
-            .filter(|(.., faults)| faults.sum() > 0)
+            .filter(|(.., faults)| faults.total() > 0)
             .collect();
-        threads.sort_by_key(|&(pid, tid, _, faults)| (std::cmp::Reverse(faults.sum()), pid, tid));
+        threads.sort_by_key(|&(pid, tid, _, faults)| (std::cmp::Reverse(faults.total()), pid, tid));
         let grown = |now: &Vec<(u32, u64)>| {
             let before: HashMap<u32, u64> = self.interrupts.iter().flatten().copied().collect();
             let grown = now
@@ -284,11 +284,11 @@ impl Counts {
                 .filter(|(cpu, _)| cpus.is_none_or(|list| list.contains(cpu)))
                 .collect()
         };
-        let mut ticks = Ticks::default();
+        let mut ticks = CpuTicks::default();
         for row in self.threads.values() {
             ticks.add(row.last_ticks.since(row.first_ticks));
         }
-        Seen {
+        ProcSummary {
             stalls: self.stalls_now.since(self.stalls),
             ticks,
             lasted: self.lasted,
@@ -335,38 +335,39 @@ mod tests {
         }
     }
 
-    /// Check that growth is told by CPU and by thread, that a new thread counts from its start, and that one that ended keeps its count.
+    /// Check that growth is by CPU and by thread, that a new thread counts from its start, and that one that ended keeps its
+    /// count.
     #[test]
     fn growth_is_told() {
         let dir = tempfile::tempdir().expect("a folder");
         let (root, proc) = (dir.path(), Proc::new(dir.path()));
-        let watched = Watched::Trees(vec![7]);
+        let watched = FaultScope::Trees(vec![7]);
         write(root, [10, 20], (100, 5), &[(7, 50), (8, 60)]);
-        let mut counts = Counts::begin(root, &proc, &watched).expect("a beginning");
+        let mut counts = ProcCounts::begin(root, &proc, &watched).expect("a beginning");
         write(root, [11, 25], (130, 6), &[(7, 51), (8, 65), (9, 4)]);
         counts.look(root, &proc, &watched).expect("a look");
         std::fs::remove_dir_all(root.join("proc/7/task/8")).expect("removed");
         counts.look(root, &proc, &watched).expect("a look");
 
-        let seen = counts.seen(None);
+        let seen = counts.summary(None);
         assert_eq!(seen.interrupts, Some(vec![(0, 1), (1, 5)]));
         assert_eq!((seen.machine.minor, seen.machine.major), (29, 1));
         assert_eq!(
             seen.stalls,
-            Stalls {
+            MemoryStalls {
                 pressure_ns: Some([30_000, 0]),
                 reclaims: 1,
                 compactions: 0,
             }
         );
         // of those that were there 5 and 6 to 5 and 6 of user time, and 10 and 12 to 10 and 13 of the system's
-        assert_eq!(seen.ticks, Ticks { user: 0, system: 1 });
+        assert_eq!(seen.ticks, CpuTicks { user: 0, system: 1 });
         let rows: Vec<_> = seen
             .threads
             .iter()
             .map(|t| (t.1, t.3.minor, t.3.major))
             .collect();
         assert_eq!(rows, [(9, 4, 2), (8, 5, 0), (7, 1, 0)]);
-        assert_eq!(counts.seen(Some(&[1])).interrupts, Some(vec![(1, 5)]));
+        assert_eq!(counts.summary(Some(&[1])).interrupts, Some(vec![(1, 5)]));
     }
 }

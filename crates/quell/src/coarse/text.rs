@@ -1,18 +1,18 @@
-//! What /proc told, as text and as JSON.
+//! The counts of /proc as text and as JSON.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::sample::Seen;
+use super::sample::ProcSummary;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::Table;
 use crate::show::units::{count, percent, plural, time};
 
-/// Rows of a table.
-const ROWS: usize = 10;
+/// The most rows of a table.
+const MAX_ROWS: usize = 10;
 
-/// What the probe would tell, by the names that its tally has for it.
+/// The figures that only the probe has, by their keys in its tally.
 const NOT_SEEN: [&str; 14] = [
     "account",
     "shootdowns",
@@ -30,25 +30,25 @@ const NOT_SEEN: [&str; 14] = [
     "self_ns",
 ];
 
-fn ns(seen: &Seen) -> u64 {
+fn lasted_ns(seen: &ProcSummary) -> u64 {
     u64::try_from(seen.lasted.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn victims(seen: &Seen) -> Option<u64> {
+fn victim_count(seen: &ProcSummary) -> Option<u64> {
     let cpus = seen.interrupts.as_ref()?;
     Some(cpus.iter().map(|(_, n)| n).sum())
 }
 
-/// Ticks as time: they are of 10 ms for whoever is not the kernel (USER_HZ).
+/// Ticks as time: outside the kernel a tick is 10 ms (USER_HZ).
 fn ticks_ns(ticks: u64) -> u64 {
     ticks * 10_000_000
 }
 
-/// The keys of `quell/tally/1`; what is not known is null. `not_seen` names it.
-pub(crate) fn json(seen: &Seen, why: &str) -> Value {
+/// The keys of `quell/tally/1`. Unknown figures are null, and `not_seen` names them.
+pub(crate) fn summary_json(seen: &ProcSummary, why: &str) -> Value {
     let mut object = json!({
-        "schema": "quell/tally/1", "backend": "proc", "duration_ns": ns(seen), "lost": null,
-        "victims": victims(seen),
+        "schema": "quell/tally/1", "backend": "proc", "duration_ns": lasted_ns(seen), "lost": null,
+        "victims": victim_count(seen),
         "cpus": seen.interrupts.iter().flatten()
             .map(|(cpu, n)| json!({"cpu": cpu, "victims": n})).collect::<Vec<_>>(),
         "cpu": {"user_ns": ticks_ns(seen.ticks.user), "system_ns": ticks_ns(seen.ticks.system)},
@@ -68,14 +68,14 @@ pub(crate) fn json(seen: &Seen, why: &str) -> Value {
     object
 }
 
-/// What was seen, and under it what was not, and why.
-pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
+/// The counts as text, and under them a line with the missing figures and the reason.
+pub(crate) fn summary_text(seen: &ProcSummary, title: &str, why: &str) -> String {
     let mut out = String::new();
     // writing to a String does not fail
     let _ = writeln!(
         out,
         "{BOLD}{title}, as far as /proc tells{BOLD:#} {DIM}(proc, {}){DIM:#}\n",
-        time(ns(seen))
+        time(lasted_ns(seen))
     );
     let mut t = Table::new(&[">", "", ""]);
     let ticks = seen.ticks;
@@ -101,9 +101,9 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
             ),
         ]);
     }
-    match (victims(seen), &seen.interrupts) {
+    match (victim_count(seen), &seen.interrupts) {
         (Some(sum), Some(cpus)) => {
-            let each: Vec<_> = cpus.iter().filter(|(_, n)| *n > 0).take(ROWS).collect();
+            let each: Vec<_> = cpus.iter().filter(|(_, n)| *n > 0).take(MAX_ROWS).collect();
             let each: Vec<_> = each
                 .iter()
                 .map(|(cpu, n)| format!("CPU {cpu}: {}", count(*n)))
@@ -127,7 +127,7 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
     }
     let faults = &seen.machine;
     t.row(vec![
-        count(faults.sum()),
+        count(faults.total()),
         "page faults".into(),
         format!(
             "of the whole machine; {} waited for a disk",
@@ -138,9 +138,9 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
     if !seen.threads.is_empty() {
         heading(&mut out, "Page faults by thread");
         let mut t = Table::new(&[">faults", ">from disk", ">pid", ">tid", "name"]);
-        for (pid, tid, comm, f) in seen.threads.iter().take(ROWS) {
+        for (pid, tid, comm, f) in seen.threads.iter().take(MAX_ROWS) {
             t.row(vec![
-                count(f.sum()),
+                count(f.total()),
                 count(f.major),
                 pid.to_string(),
                 tid.to_string(),
@@ -148,11 +148,11 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
             ]);
         }
         out.push_str(&t.text());
-        if seen.threads.len() > ROWS {
+        if seen.threads.len() > MAX_ROWS {
             let _ = writeln!(
                 out,
                 "  {DIM}and {} more{DIM:#}",
-                plural((seen.threads.len() - ROWS) as u64, "thread")
+                plural((seen.threads.len() - MAX_ROWS) as u64, "thread")
             );
         }
     }
@@ -168,23 +168,23 @@ pub(crate) fn text(seen: &Seen, title: &str, why: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::super::sample::{Faults, Stalls, Ticks};
+    use super::super::sample::{CpuTicks, MemoryStalls, PageFaults};
     use super::*;
 
-    fn seen() -> Seen {
-        Seen {
-            stalls: Stalls {
+    fn seen() -> ProcSummary {
+        ProcSummary {
+            stalls: MemoryStalls {
                 pressure_ns: Some([3_000_000, 1_000_000]),
                 reclaims: 1,
                 compactions: 2,
             },
-            ticks: Ticks {
+            ticks: CpuTicks {
                 user: 150,
                 system: 50,
             },
             lasted: Duration::from_millis(2500),
             interrupts: Some(vec![(0, 1200), (1, 0), (2, 34)]),
-            machine: Faults {
+            machine: PageFaults {
                 minor: 56_000,
                 major: 3,
             },
@@ -193,7 +193,7 @@ mod tests {
                     7,
                     9,
                     "worker".into(),
-                    Faults {
+                    PageFaults {
                         minor: 4000,
                         major: 2,
                     },
@@ -202,7 +202,7 @@ mod tests {
                     7,
                     7,
                     "main".into(),
-                    Faults {
+                    PageFaults {
                         minor: 10,
                         major: 0,
                     },
@@ -211,10 +211,10 @@ mod tests {
         }
     }
 
-    /// Check that the text says what was seen, what was not, and what would help.
+    /// Check that the text has the counts, the missing figures, and a remedy.
     #[test]
     fn says_what_it_cannot_see() {
-        let said = text(&seen(), "'prog': where its time goes", "run it as root");
+        let said = summary_text(&seen(), "'prog': where its time goes", "run it as root");
         let said = anstream::adapter::strip_str(&said).to_string();
         insta::assert_snapshot!(said, @r"
         'prog': where its time goes, as far as /proc tells (proc, 2.50 s)
@@ -232,18 +232,18 @@ mod tests {
         Not seen: where the time went in memory management, who shot at whom, how many shootdowns there were and why, what they cost, and from which code.
         run it as root
         ");
-        let nothing = Seen {
+        let nothing = ProcSummary {
             interrupts: None,
             threads: vec![],
             ..seen()
         };
-        assert!(text(&nothing, "t", "w").contains("counts no TLB:"));
+        assert!(summary_text(&nothing, "t", "w").contains("counts no TLB:"));
     }
 
-    /// Check that what is not known is null and not zero, and that what is known has its place.
+    /// Check that unknown figures are null and not zero, and that known ones have their place.
     #[test]
     fn unknown_is_null() {
-        let object = json(&seen(), "why");
+        let object = summary_json(&seen(), "why");
         assert_eq!(object["victims"], 1234);
         assert_eq!(object["cpus"][2]["victims"], 34);
         for name in NOT_SEEN {

@@ -1,4 +1,4 @@
-//! The account of a trace as flat rows: what memory management cost each program's functions.
+//! The account of a trace as flat rows: the cost of memory management by program and function.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,8 +7,8 @@ use quell_fleet::{CodeAccountRow as Row, ProcessRow};
 
 use crate::show::account::with_file;
 
-/// The rows of a trace, whose processes these are; none where it has no account.
-pub(super) fn rows(tally: &Tally, processes: &[ProcessRow], number: u64) -> Vec<Row> {
+/// The rows of a trace with these processes; none where it has no account.
+pub(super) fn account_rows(tally: &Tally, processes: &[Process], number: u64) -> Vec<Row> {
     let Some(account) = &tally.account else {
         return Vec::new();
     };
@@ -17,8 +17,8 @@ pub(super) fn rows(tally: &Tally, processes: &[ProcessRow], number: u64) -> Vec<
         .iter()
         .map(|p| (p.pid, p.comm.as_str()))
         .collect();
-    // as it was last, after what a shell has executed
-    let known: HashMap<u32, &ProcessRow> = processes.iter().map(|p| (p.pid, p)).collect();
+    // A process counts as the program that it was last, so a shell counts as the program that it has executed.
+    let known: HashMap<u32, &Process> = processes.iter().map(|p| (p.pid, p)).collect();
     let row = |pid: u32, mechanism: Mechanism| {
         let process = known.get(&pid);
         let program = match process {
@@ -48,7 +48,7 @@ pub(super) fn rows(tally: &Tally, processes: &[ProcessRow], number: u64) -> Vec<
         ..row(r.pid, r.mechanism)
     });
     let mut rows: Vec<Row> = rows.collect();
-    // what no sample can tell: the whole loss where it was measured, else the handler's time
+    // No sample shows the cost of hits: it is the whole loss where that was measured, else the handler's time.
     let mut hits: BTreeMap<u32, u64> = BTreeMap::new();
     let of_watched = tally
         .victims
@@ -74,8 +74,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that time is by the program that a process was last, that what is not known by file goes by its name, that of
-    /// the kernel's threads none is a program, and that hits count what they take.
+    /// Check that time is by the program that a process was last, that a process without a file goes by its name, that
+    /// kernel threads are no program, and that hits count with their cost.
     #[test]
     fn programs_have_their_time() {
         let row = |pid, mechanism, function: &str, samples| AccountRow {
@@ -131,7 +131,7 @@ mod tests {
             ..ProcessRow::default()
         };
         let told = |tally: &Tally| {
-            let rows = rows(tally, &[process("sh"), process("app")], 3);
+            let rows = account_rows(tally, &[process("sh"), process("app")], 3);
             let row = |r: &Row| format!("{} {} '{}' {}", r.program, r.mechanism, r.code, r.cpu_ns);
             rows.iter().map(row).collect::<Vec<_>>()
         };

@@ -1,57 +1,57 @@
-//! Which traces of a tree are asked of, and which period each is of.
+//! The choice of traces for a question, and the period of each.
 
 use quell_fleet::{DAY_NS, FoundTrace, Since};
 
-/// The period where nobody says another.
-const WEEK: u64 = 7 * DAY_NS;
+/// The default period.
+const DEFAULT_PERIOD_NS: u64 = 7 * DAY_NS;
 
-/// The traces that are asked of.
-pub(crate) struct Choice {
+/// The chosen traces.
+pub(crate) struct TraceChoice {
     /// Each with its period: 0 is the last one.
-    pub(crate) traces: Vec<(FoundTrace, u64)>,
-    /// The first moment that counts and the first one after, ns since 1970.
+    pub(crate) traces: Vec<(Found, u64)>,
+    /// The chosen time begins here and ends before `to_ns`, both in ns since 1970.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
-    /// How long a period is, ns.
+    /// The length of a period, in ns.
     pub(crate) period_ns: u64,
 }
 
-impl Choice {
-    /// How many hosts they are of.
-    pub(crate) fn hosts(&self) -> u64 {
+impl TraceChoice {
+    /// The number of hosts that they come from.
+    pub(crate) fn host_count(&self) -> u64 {
         let mut hosts: Vec<&str> = self.traces.iter().map(|(t, _)| &*t.meta.host).collect();
         hosts.sort_unstable();
         hosts.dedup();
         hosts.len() as u64
     }
 
-    /// How long all were recorded, ns.
+    /// The recorded time of all together, in ns.
     pub(crate) fn traced_ns(&self) -> u64 {
         self.traces.iter().map(|(t, _)| t.traced_ns()).sum()
     }
 
-    /// Whether any trace is of this period.
-    pub(crate) fn has(&self, period: u64) -> bool {
+    /// Whether any trace belongs to this period.
+    pub(crate) fn has_period(&self, period: u64) -> bool {
         self.traces.iter().any(|(_, p)| *p == period)
     }
 }
 
-/// Takes out the traces that began more than a day after now, ns since 1970: their host's clock is wrong, and one of them
-/// would make all others old. A day, as clocks differ a little and nobody would look at an old trace for that.
-pub(crate) fn of_the_future(traces: &mut Vec<FoundTrace>, now_ns: u64) -> Vec<FoundTrace> {
+/// Takes out the traces that began more than a day after `now_ns`: their host's clock is wrong, and one of them would make
+/// all others look old. A day is allowed, because clocks differ a little.
+pub(crate) fn of_the_future(traces: &mut Vec<Found>, now_ns: u64) -> Vec<Found> {
     let latest = now_ns.saturating_add(DAY_NS);
     traces
         .extract_if(.., |t| t.meta.start_wall_ns > latest)
         .collect()
 }
 
-/// Chooses. `before`: the period before the one that is asked of too, to compare with.
-pub(crate) fn choose(traces: Vec<FoundTrace>, since: Option<Since>, before: bool) -> Choice {
-    let begun = |t: &FoundTrace| t.meta.start_wall_ns;
+/// Chooses the traces for a question; with `before` also those of the period before, to compare with.
+pub(crate) fn choose_traces(traces: Vec<Found>, since: Option<Since>, before: bool) -> TraceChoice {
+    let begun = |t: &Found| t.meta.start_wall_ns;
     let newest = traces.iter().map(begun).max().unwrap_or(0);
     let oldest = traces.iter().map(begun).min().unwrap_or(0);
     let (from_ns, to_ns, period_ns) = match since {
-        None => (oldest, newest.saturating_add(1), WEEK),
+        None => (oldest, newest.saturating_add(1), DEFAULT_PERIOD_NS),
         Some(since) => {
             let (from, to) = since.moment_range(newest);
             let period = to.saturating_sub(from).max(1);
@@ -63,8 +63,8 @@ pub(crate) fn choose(traces: Vec<FoundTrace>, since: Option<Since>, before: bool
             (first, to, period)
         }
     };
-    let period = |t: &FoundTrace| to_ns.saturating_sub(1).saturating_sub(begun(t)) / period_ns;
-    Choice {
+    let period = |t: &Found| to_ns.saturating_sub(1).saturating_sub(begun(t)) / period_ns;
+    TraceChoice {
         traces: traces
             .into_iter()
             .filter(|t| (from_ns..to_ns).contains(&begun(t)))
@@ -98,21 +98,21 @@ mod tests {
         days.iter().map(found).collect()
     }
 
-    fn periods(choice: &Choice) -> Vec<(u64, u64)> {
-        let of = |(t, p): &(FoundTrace, u64)| (t.meta.start_wall_ns / DAY_NS, *p);
+    fn periods(choice: &TraceChoice) -> Vec<(u64, u64)> {
+        let of = |(t, p): &(Found, u64)| (t.meta.start_wall_ns / DAY_NS, *p);
         choice.traces.iter().map(of).collect()
     }
 
     /// Check that weeks are counted back from the newest trace, and that nothing is left out unless it is said.
     #[test]
     fn periods_go_back() {
-        let all = choose(traces(&[1, 94, 100, 86, 87, 93]), None, false);
+        let all = choose_traces(traces(&[1, 94, 100, 86, 87, 93]), None, false);
         assert_eq!(
             periods(&all),
             [(1, 14), (94, 0), (100, 0), (86, 2), (87, 1), (93, 1)]
         );
-        assert_eq!(all.hosts(), 6);
-        assert!(all.has(1) && !all.has(3));
+        assert_eq!(all.host_count(), 6);
+        assert!(all.has_period(1) && !all.has_period(3));
     }
 
     /// Check that traces of a clock that is far ahead are taken out, and no others.
@@ -129,19 +129,19 @@ mod tests {
         );
     }
 
-    /// Check that `--since` leaves out what is older, but keeps as much before it where that is compared.
+    /// Check that `--since` leaves older traces out, but keeps those of the period before where the two are compared.
     #[test]
     fn since_is_kept() {
-        let three = choose(traces(&[94, 97, 98, 100]), Some(Since::Days(3)), false);
+        let three = choose_traces(traces(&[94, 97, 98, 100]), Some(Since::Days(3)), false);
         assert_eq!(periods(&three), [(98, 0), (100, 0)]);
-        let six = choose(traces(&[94, 95, 97, 98, 100]), Some(Since::Days(3)), true);
+        let six = choose_traces(traces(&[94, 95, 97, 98, 100]), Some(Since::Days(3)), true);
         assert_eq!(periods(&six), [(95, 1), (97, 1), (98, 0), (100, 0)]);
-        let dates = choose(
+        let dates = choose_traces(
             traces(&[94, 97, 98, 100]),
             Some(Since::Dates(97, Some(98))),
             false,
         );
         assert_eq!(periods(&dates), [(97, 0), (98, 0)]);
-        assert!(choose(Vec::new(), None, false).traces.is_empty());
+        assert!(choose_traces(Vec::new(), None, false).traces.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Processes and stacks of a trace as flat rows: which executable, which code, and who asked.
+//! Processes and stacks of a trace as flat rows, with the executable, the code, and the allocator that asked.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,47 +12,47 @@ use super::{account, wins};
 use crate::report::code::{Code, file_name_of};
 use crate::show::units::plural;
 
-/// The rows of a trace.
+/// The flat rows of a trace.
 #[derive(Default)]
-pub(super) struct Flat {
-    /// Why they say too little: by a word, and in a line.
+pub(super) struct FlatTrace {
+    /// The reason why the rows are unusable, if they are: a word and a line.
     pub(super) wrong: Option<(&'static str, String)>,
     pub(super) processes: Vec<ProcessRow>,
-    pub(super) stacks: Vec<CallStackRow>,
-    pub(super) account: Vec<CodeAccountRow>,
-    pub(super) wins: Vec<WinRow>,
-    /// What is mapped of allocators, by process.
-    allocators: HashMap<u32, Vec<FoundSoftware>>,
+    pub(super) stacks: Vec<StackRow>,
+    pub(super) account: Vec<AccountOfCode>,
+    pub(super) wins: Vec<Win>,
+    /// The allocators that each process has mapped.
+    allocators: HashMap<u32, Vec<Found>>,
 }
 
-/// Reads them of a trace.
+/// Reads the rows of a trace.
 ///
 /// # Errors
 ///
 /// It can't be read.
-pub(super) fn read(trace: &Trace, number: u64) -> anyhow::Result<Flat> {
+pub(super) fn flatten_trace(trace: &Trace, number: u64) -> anyhow::Result<FlatTrace> {
     let mut seen = Vec::new();
     let garbled = trace.each_process(|process| seen.push(process))?;
     let stacks = trace.stacks()?;
-    let wrong = wrong(trace, garbled + stacks.garbled, stacks.rows.is_empty());
-    let mut flat = Flat {
+    let wrong = flaw_of(trace, garbled + stacks.garbled, stacks.rows.is_empty());
+    let mut flat = FlatTrace {
         wrong,
-        ..flat(seen, stacks.rows.into_values(), number)
+        ..flatten(seen, stacks.rows.into_values(), number)
     };
     if let Some(tally) = trace.tally()? {
-        flat.account = account::rows(&tally, &flat.processes, number);
-        flat.wins = wins::rows(&tally, &flat.processes, &flat.allocators, number);
+        flat.account = account::account_rows(&tally, &flat.processes, number);
+        flat.wins = wins::win_rows(&tally, &flat.processes, &flat.allocators, number);
     }
     Ok(flat)
 }
 
-fn wrong(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str, String)> {
+fn flaw_of(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str, String)> {
     if garbled > 0 {
         let lines = plural(garbled, "line");
         let what = format!("{lines} of processes.jsonl or stacks.jsonl can't be read");
         return Some(("damaged", what));
     }
-    // with all stacks each shootdown has one, if only the kernel's, but for those that were lost
+    // A trace with all stacks has one for each shootdown, if only the kernel's, but for lost ones.
     let lost = || {
         trace
             .tally()
@@ -64,17 +64,17 @@ fn wrong(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str, 
     is_emptied.then(|| ("incomplete", "stacks.jsonl is empty".to_owned()))
 }
 
-fn flat(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64) -> Flat {
-    let mut out = Flat::default();
-    // where in `out` the last row of a process is
+fn flatten(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64) -> FlatTrace {
+    let mut out = FlatTrace::default();
+    // The index in `out` of the last row of each process.
     let mut last: HashMap<u32, usize> = HashMap::new();
     for process in &seen {
-        let row = row(process, number);
+        let row = process_row(process, number);
         match last.get(&process.pid).map(|at| &mut out.processes[*at]) {
-            // one that ended as it was read has no names any more
+            // A process that ended while it was read has no names any more, so the earlier ones stay.
             Some(before) if process.exe.is_empty() && !before.exe.is_empty() => {}
             Some(before) if before.exe == row.exe && before.build_id == row.build_id => {
-                // libraries may be loaded later
+                // Libraries may be loaded later.
                 before.asker = row.asker;
             }
             Some(before) => {
@@ -82,26 +82,26 @@ fn flat(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64
                 last.insert(process.pid, out.processes.len());
                 out.processes.push(row);
             }
-            // what it did before it was first seen was its own doing too
+            // The first row reaches back to the start of the trace, before the process was first read.
             None => {
                 last.insert(process.pid, out.processes.len());
                 out.processes.push(ProcessRow { from_ns: 0, ..row });
             }
         }
     }
-    let allocators: HashMap<u32, Vec<FoundSoftware>> =
-        seen.iter().map(|p| (p.pid, mapped(p))).collect();
+    let allocators: HashMap<u32, Vec<Found>> =
+        seen.iter().map(|p| (p.pid, mapped_allocators(p))).collect();
     let code = Code::new(seen, stacks);
     out.stacks = code
         .stacks()
-        .map(|s| stack(s, &code, &allocators, number))
+        .map(|s| stack_row(s, &code, &allocators, number))
         .collect();
     out.stacks.sort_by_key(|s| s.stack);
     out.allocators = allocators;
     out
 }
 
-fn row(process: &Process, number: u64) -> ProcessRow {
+fn process_row(process: &Process, number: u64) -> ProcessRow {
     let module = process.modules.iter().find(|m| m.path == process.exe);
     let program = match (file_name_of(&process.exe), &*process.comm) {
         ("", "") => "[unknown]".to_owned(),
@@ -116,13 +116,13 @@ fn row(process: &Process, number: u64) -> ProcessRow {
         program,
         build_id: module.and_then(|m| m.build_id.clone()).unwrap_or_default(),
         exe: process.exe.clone(),
-        asker: table::asker(&mapped(process), &source(None, None)).to_owned(),
+        asker: table::asker(&mapped_allocators(process), &source_of(None, None)).to_owned(),
     }
 }
 
-/// What of its mapped code is known by name, each once.
-fn mapped(process: &Process) -> Vec<FoundSoftware> {
-    let mut found: Vec<FoundSoftware> = Vec::new();
+/// The allocators among its mapped files that are known by name, each once.
+fn mapped_allocators(process: &Process) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
     let code = process.modules.iter().filter(|m| m.perms.contains('x'));
     for one in code.filter_map(|m| by_name::of_file(Path::new(&m.path))) {
         if !found.iter().any(|f| f.module == one.module) {
@@ -132,8 +132,8 @@ fn mapped(process: &Process) -> Vec<FoundSoftware> {
     found
 }
 
-fn source(module: Option<&str>, symbol: Option<&str>) -> ShootdownSource {
-    ShootdownSource {
+fn source_of(module: Option<&str>, symbol: Option<&str>) -> Source {
+    Source {
         cause: Cause::Munmap,
         caller_module: module.map(PathBuf::from),
         caller_symbol: symbol.map(str::to_owned),
@@ -142,7 +142,7 @@ fn source(module: Option<&str>, symbol: Option<&str>) -> ShootdownSource {
     }
 }
 
-fn stack(
+fn stack_row(
     stack: &Stack,
     code: &Code,
     allocators: &HashMap<u32, Vec<FoundSoftware>>,
@@ -158,12 +158,12 @@ fn stack(
     let symbol = caller.and_then(|f| f.symbol.as_deref());
     let inside = module.zip(symbol);
     if let Some(one) = inside.and_then(|(m, s)| by_name::of_symbol(s, Path::new(m))) {
-        // before others of that file: its function's name says more than the file's
+        // It comes before others of that file, because a function's name is surer than the file's.
         found.insert(0, one);
     }
     let asker = match stack.kind {
-        StackKind::User => table::asker(&found, &source(module, symbol)),
-        StackKind::Kernel => table::UNKNOWN_ASKER,
+        StackKind::User => table::asker(&found, &source_of(module, symbol)),
+        StackKind::Kernel => table::UNKNOWN,
     };
     CallStackRow {
         trace: number,
@@ -219,7 +219,7 @@ mod tests {
             ),
             process(400, "", "", &[]),
         ];
-        let rows = flat(seen, [], 5).processes;
+        let rows = flatten(seen, [], 5).processes;
         let of = |r: &ProcessRow| {
             (
                 r.from_ns,
@@ -240,7 +240,7 @@ mod tests {
                 row(300, i64::MAX, "app", "bb", "jemalloc")
             ]
         );
-        let kernel = flat(
+        let kernel = flatten(
             vec![Process {
                 pid: 2,
                 comm: "kswapd0".to_owned(),
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(kernel.processes[0].program, "[kswapd0]");
     }
 
-    /// Check who asked by a stack: what its frames name, else what is mapped, and of the kernel's stacks nobody.
+    /// Check the asker of a stack: the one that its frames name, else the one that is mapped, and none for a kernel stack.
     #[test]
     fn stacks() {
         let frame = |symbol: &str, module: &str| Frame {
@@ -287,7 +287,7 @@ mod tests {
             kernel,
         ];
         let seen = vec![process(0, "/opt/app", "bb", &[libc])];
-        let rows = flat(seen, stacks, 0).stacks;
+        let rows = flatten(seen, stacks, 0).stacks;
         let askers: Vec<_> = rows.iter().map(|r| &*r.asker).collect();
         assert_eq!(askers, ["jemalloc", "own calls", "glibc malloc", ""]);
         assert_eq!(

@@ -3,23 +3,23 @@
 use quell_fleet::QuestionAnswer;
 use serde_json::{Map, Value, json};
 
-use super::Asked;
+use super::FleetAnswers;
 
-/// All answers, rows as objects.
-pub(crate) fn json(asked: &Asked<'_>) -> Value {
+/// All answers as JSON, with rows as objects.
+pub(crate) fn answers_json(asked: &FleetAnswers<'_>) -> Value {
     let choice = asked.choice;
     let answer = |answer: &QuestionAnswer| {
         let rows: Vec<Value> = answer
             .rows
             .iter()
-            .map(|row| object(&answer.columns, row))
+            .map(|row| row_object(&answer.columns, row))
             .collect();
         json!({"question": answer.question, "took_ns": answer.took_ns, "columns": answer.columns, "rows": rows})
     };
     json!({
         "schema": "quell/fleet/1",
         "engine": asked.engine.name(),
-        "hosts": choice.hosts(),
+        "hosts": choice.host_count(),
         "traces": choice.traces.len(),
         "traced_ns": choice.traced_ns(),
         "from_ns": choice.from_ns,
@@ -30,17 +30,17 @@ pub(crate) fn json(asked: &Asked<'_>) -> Value {
     })
 }
 
-fn object(columns: &[String], row: &[Value]) -> Value {
+fn row_object(columns: &[String], row: &[Value]) -> Value {
     let pairs = columns.iter().cloned().zip(row.iter().cloned());
     Value::Object(pairs.collect::<Map<_, _>>())
 }
 
-/// One answer, with a header; texts are quoted where they need to be (RFC 4180), and what is missing is empty.
+/// One answer as CSV with a header. Texts are quoted where RFC 4180 wants it, and missing values are empty.
 ///
 /// # Errors
 ///
-/// If it can't be written, which is not known to happen.
-pub(crate) fn csv(answer: &QuestionAnswer) -> anyhow::Result<String> {
+/// None in practice: the text is written to memory.
+pub(crate) fn answer_csv(answer: &Answer) -> anyhow::Result<String> {
     let field = |value: &Value| match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -75,11 +75,11 @@ mod tests {
             ],
         };
         assert_eq!(
-            csv(&answer).unwrap(),
+            answer_csv(&answer).unwrap(),
             "stack,n,x\n\"a \"\"b\"\", c\nd\",9007199254740993,\nplain,0.5,\n"
         );
         assert_eq!(
-            object(&answer.columns, &answer.rows[1]),
+            row_object(&answer.columns, &answer.rows[1]),
             json!({"stack": "plain", "n": 0.5, "x": ""})
         );
     }

@@ -1,4 +1,4 @@
-//! Questions over the traces of many hosts: what of a tree is asked, and what its processes and stacks say of code.
+//! Questions over the traces of many hosts: the choice of traces, and the tables that their processes and stacks fill.
 
 mod account;
 mod choice;
@@ -11,27 +11,27 @@ use quell_event::trace::Trace;
 use quell_fleet::{Engine, PreparedFolder, QuestionAnswer, RemedyRow};
 use quell_remedy::table;
 
-pub(crate) use choice::{Choice, choose, of_the_future};
+pub(crate) use choice::{TraceChoice, choose_traces, of_the_future};
 
-/// What was asked, and of what.
-pub(crate) struct Asked<'a> {
+/// The answers, with the traces and the engine that they come from.
+pub(crate) struct FleetAnswers<'a> {
     pub(crate) engine: Engine,
-    pub(crate) choice: &'a Choice,
-    /// Traces that were passed over, by why.
+    pub(crate) choice: &'a TraceChoice,
+    /// The number of traces that were passed over, by reason.
     pub(crate) passed: &'a std::collections::BTreeMap<&'static str, u64>,
     pub(crate) answers: &'a [QuestionAnswer],
 }
 
-/// Fills a folder with what the views are of. `told` is called before each trace, and it ends early where it is `stopped`.
-/// Traces whose tables say too little are taken out of the choice and told to `passed`: why by a word, and in a line.
+/// Fills a folder with the tables under the views. `on_trace` is called before each trace, and `stopped` ends it early. Traces
+/// with unusable tables are taken out of the choice and handed to `passed`, with the reason as a word and as a line.
 ///
 /// # Errors
 ///
 /// The folder can't be written to.
-pub(crate) fn prepare(
-    choice: &mut Choice,
-    mut prepared: PreparedFolder,
-    mut told: impl FnMut(),
+pub(crate) fn fill_tables(
+    choice: &mut TraceChoice,
+    mut prepared: Prepared,
+    mut on_trace: impl FnMut(),
     stopped: &dyn Fn() -> bool,
     mut passed: impl FnMut(&'static str, String),
 ) -> anyhow::Result<String> {
@@ -44,17 +44,18 @@ pub(crate) fn prepare(
         })?;
     }
     for (found, period) in std::mem::take(&mut choice.traces) {
-        told();
+        on_trace();
         anyhow::ensure!(!stopped(), "interrupted");
         let number = choice.traces.len() as u64;
-        let flat = match Trace::open(&found.dir).and_then(|trace| code::read(&trace, number)) {
-            Ok(flat) => flat,
-            // it was read before: it has gone or changed meanwhile
-            Err(err) => {
-                passed("unreadable", format!("{err:#}"));
-                continue;
-            }
-        };
+        let flat =
+            match Trace::open(&found.dir).and_then(|trace| code::flatten_trace(&trace, number)) {
+                Ok(flat) => flat,
+                // It was read before, so it has gone or changed meanwhile.
+                Err(err) => {
+                    passed("unreadable", format!("{err:#}"));
+                    continue;
+                }
+            };
         if let Some((why, line)) = flat.wrong {
             passed(why, format!("{}: {line}", found.dir.display()));
             continue;

@@ -5,16 +5,16 @@ use std::fmt::Write as _;
 use quell_fleet::{Question, QuestionAnswer, day};
 use serde_json::Value;
 
-use super::Asked;
+use super::FleetAnswers;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, plural, time};
 
-/// A build id is told apart by so many characters.
-const BUILD: usize = 12;
+/// So many characters of a build id are shown, which is enough to distinguish builds.
+const BUILD_ID_CHARS: usize = 12;
 
 /// All answers, each with at most `top` rows.
-pub(crate) fn text(asked: &Asked<'_>, top: usize) -> String {
+pub(crate) fn answers_text(asked: &FleetAnswers<'_>, top: usize) -> String {
     let choice = asked.choice;
     let mut out = String::new();
     // writing to a String does not fail
@@ -22,7 +22,7 @@ pub(crate) fn text(asked: &Asked<'_>, top: usize) -> String {
         out,
         "{BOLD}{} of {}{BOLD:#} {DIM}({} to {}, {} traced){DIM:#}",
         plural(choice.traces.len() as u64, "trace"),
-        plural(choice.hosts(), "host"),
+        plural(choice.host_count(), "host"),
         day(choice.from_ns),
         day(choice.to_ns - 1),
         time(choice.traced_ns()),
@@ -33,9 +33,9 @@ pub(crate) fn text(asked: &Asked<'_>, top: usize) -> String {
         if answer.rows.is_empty() {
             out.push_str("  nothing\n");
         } else if answer.question == "stacks" {
-            stacks(&mut out, answer, top);
+            write_stacks(&mut out, answer, top);
         } else {
-            out.push_str(&table(answer, top));
+            out.push_str(&answer_table(answer, top));
         }
         if answer.rows.len() > top {
             let _ = writeln!(out, "  {DIM}and more: -n N shows N of them{DIM:#}");
@@ -61,19 +61,23 @@ fn is_text(column: &str) -> bool {
     )
 }
 
-fn table(answer: &QuestionAnswer, top: usize) -> String {
-    let headings: Vec<String> = answer.columns.iter().map(|c| title(c)).collect();
+fn answer_table(answer: &Answer, top: usize) -> String {
+    let headings: Vec<String> = answer.columns.iter().map(|c| column_heading(c)).collect();
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let mut t = Table::new(&headings);
     for row in answer.rows.iter().take(top) {
         let cells = answer.columns.iter().zip(row);
-        t.row(cells.map(|(column, value)| cell(column, value)).collect());
+        t.row(
+            cells
+                .map(|(column, value)| cell_text(column, value))
+                .collect(),
+        );
     }
     t.text()
 }
 
 /// A column's heading.
-fn title(column: &str) -> String {
+fn column_heading(column: &str) -> String {
     let words = column.strip_suffix("_ns").unwrap_or(column);
     let words = words
         .replace("_per_s", "/s")
@@ -86,11 +90,11 @@ fn title(column: &str) -> String {
     }
 }
 
-fn cell(column: &str, value: &Value) -> String {
+fn cell_text(column: &str, value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "-".to_owned(),
         Value::String(text) if column.starts_with("build") => {
-            plain(text).chars().take(BUILD).collect()
+            plain(text).chars().take(BUILD_ID_CHARS).collect()
         }
         Value::String(text) => plain(text),
         Value::Number(n) if column.ends_with("_ns") => {
@@ -107,7 +111,7 @@ fn cell(column: &str, value: &Value) -> String {
     }
 }
 
-/// So many a second: with a decimal where there are few.
+/// A rate per second, with a decimal where it is low.
 fn rate(n: f64) -> String {
     match n {
         0.0 => "0".to_owned(),
@@ -117,7 +121,7 @@ fn rate(n: f64) -> String {
     }
 }
 
-fn stacks(out: &mut String, answer: &QuestionAnswer, top: usize) {
+fn write_stacks(out: &mut String, answer: &Answer, top: usize) {
     for row in answer.rows.iter().take(top) {
         let of = |column: &str| {
             let at = answer.columns.iter().position(|c| c == column);
@@ -134,7 +138,7 @@ fn stacks(out: &mut String, answer: &QuestionAnswer, top: usize) {
             plural(number("hosts"), "host"),
         );
         let lines: Vec<&str> = of("stack").as_str().unwrap_or_default().lines().collect();
-        // a function that calls itself is one line
+        // A function that calls itself is one line.
         for same in lines.chunk_by(|a, b| a == b) {
             let times = match same.len() {
                 1 => String::new(),
@@ -153,7 +157,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::choose;
+    use crate::fleet::choose_traces;
 
     fn shown(question: &str, columns: &[&str], rows: Vec<Vec<Value>>, top: usize) -> String {
         let answers = [QuestionAnswer {
@@ -162,16 +166,16 @@ mod tests {
             columns: columns.iter().map(|c| (*c).to_owned()).collect(),
             rows,
         }];
-        let asked = Asked {
+        let asked = FleetAnswers {
             engine: Engine::DuckDb,
-            choice: &choose(Vec::new(), None, false),
+            choice: &choose_traces(Vec::new(), None, false),
             passed: &BTreeMap::new(),
             answers: &answers,
         };
-        anstream::adapter::strip_str(&text(&asked, top)).to_string()
+        anstream::adapter::strip_str(&answers_text(&asked, top)).to_string()
     }
 
-    /// Check that numbers have their units, texts no control characters, and what is left out is said.
+    /// Check that numbers have their units, texts no control characters, and that a line says that rows are left out.
     #[test]
     fn tables() {
         let columns = [
@@ -219,7 +223,7 @@ mod tests {
         ");
     }
 
-    /// Check that time is told in its units, and a share of a CPU in per cent.
+    /// Check that time has its units, and a share of a CPU is in per cent.
     #[test]
     fn times() {
         let columns = ["host", "cpu_ns", "of_a_cpu", "mechanism"];
@@ -240,7 +244,7 @@ mod tests {
 
     /// Check that stacks have a line a frame.
     #[test]
-    fn stacks() {
+    fn write_stacks() {
         let columns = [
             "stack",
             "caller",

@@ -1,4 +1,4 @@
-//! What each remedy could win of each process of a trace, as flat rows: by the code of a plan.
+//! The time that each remedy could win for each process of a trace, as flat rows, by the same code as a plan.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use quell_event::account::Account;
 use quell_fleet::{ProcessRow, WinRow};
 use quell_remedy::{FoundSoftware, ObservedTime, possible_wins};
 
-/// The rows of a trace, whose processes these are, with the allocators that they have mapped; none where it has no account.
-pub(super) fn rows(
+/// The rows of a trace with these processes and their mapped allocators; none where it has no account.
+pub(super) fn win_rows(
     tally: &Tally,
     processes: &[ProcessRow],
     allocators: &HashMap<u32, Vec<FoundSoftware>>,
@@ -17,8 +17,8 @@ pub(super) fn rows(
     let Some(account) = &tally.account else {
         return Vec::new();
     };
-    // as it was last, after what a shell has executed
-    let known: HashMap<u32, &ProcessRow> = processes.iter().map(|p| (p.pid, p)).collect();
+    // A process counts as the program that it was last, so a shell counts as the program that it has executed.
+    let known: HashMap<u32, &Process> = processes.iter().map(|p| (p.pid, p)).collect();
     let mut rows = Vec::new();
     for (pid, process) in known {
         let spent = ObservedTime {
@@ -46,7 +46,7 @@ pub(super) fn rows(
     rows
 }
 
-/// What of an account is one process's.
+/// The part of an account that belongs to one process.
 fn of_process(account: &Account, pid: u32) -> Account {
     let rows = account.rows.iter().filter(|r| r.pid == pid);
     let holders = account.holders.iter().filter(|h| h.pid == pid);
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// Check that each process has what its own calls cost, under the name of its program, and that one without the allocator
+    /// Check that each process has the cost of its own calls, under the name of its program, and that one without the allocator
     /// has no row of it.
     #[test]
     fn processes_have_their_own() {
@@ -108,8 +108,8 @@ mod tests {
         let libc = || vec![by_name::usual_version(SoftwareKind::Glibc)];
         let allocators = HashMap::from([(7, libc()), (8, libc())]);
         let told = |tally: &Tally| {
-            let rows = rows(tally, &processes, &allocators, 3);
-            let row = |w: &WinRow| format!("{} {} {} {}", w.program, w.asker, w.remedy, w.cpu_ns);
+            let rows = win_rows(tally, &processes, &allocators, 3);
+            let row = |w: &Win| format!("{} {} {} {}", w.program, w.asker, w.remedy, w.cpu_ns);
             rows.iter().map(row).collect::<Vec<_>>()
         };
         assert_eq!(

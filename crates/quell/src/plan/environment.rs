@@ -50,7 +50,7 @@ pub(crate) fn overridden_settings(
 mod tests {
     use super::*;
 
-    /// Check that a shell gets back exactly what was meant, quotes and all.
+    /// Check that a shell gets back exactly the value of the plan, quotes and all.
     #[test]
     fn shells_read_exports() {
         let value = "a'b \"$c\" `d`\\";

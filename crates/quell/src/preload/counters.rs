@@ -1,4 +1,4 @@
-//! What libquell.so has done in a process, read from its memory while it runs.
+//! The counters of libquell.so in a process, read from its memory while it runs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -13,13 +13,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The symbol of the counters in the library.
-const SYMBOL: &[u8] = b"quell_shim_counters";
-/// The mark and the number before them.
-const HEAD: usize = 16;
+const COUNTERS_SYMBOL: &[u8] = b"quell_shim_counters";
+/// The bytes of the mark and the number of counters before them.
+const HEADER_BYTES: usize = 16;
 
-/// The library in one process.
+/// The counters of the library in one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Seen {
+pub(crate) struct ShimCounters {
     pub(crate) pid: u32,
     pub(crate) comm: String,
     /// By name, in the library's order.
@@ -38,44 +38,44 @@ fn as_map<S: serde::Serializer>(
     map.serialize(serializer)
 }
 
-impl Seen {
+impl ShimCounters {
     pub(crate) fn get(&self, name: &str) -> u64 {
         let found = self.counters.iter().find(|(n, _)| *n == name);
         found.map_or(0, |(_, count)| *count)
     }
 
-    /// How often the program called it.
-    pub(crate) fn calls(&self) -> u64 {
+    /// The number of the program's calls.
+    pub(crate) fn calls_by_program(&self) -> u64 {
         let names = ["mmap", "munmap", "dontneed", "free"];
         names.iter().map(|name| self.get(name)).sum()
     }
 }
 
-/// The library in a process, if it has it.
+/// Reads the counters of a process, if it has the library.
 ///
 /// # Errors
 ///
-/// It has, and its memory may not be read: with what helps. A process that ended, or whose mappings may not be
-/// read, has none.
-pub(crate) fn of(root: &Path, pid: u32) -> anyhow::Result<Option<Seen>> {
+/// The process has the library, and its memory may not be read; the error says who may. A process that ended, or whose
+/// mappings may not be read, has none.
+pub(crate) fn read_counters(root: &Path, pid: u32) -> anyhow::Result<Option<ShimCounters>> {
     let mappings = maps::read(root, pid).unwrap_or_default();
-    match library(&mappings) {
-        Some(first) => read(pid, first),
+    match library_mapping(&mappings) {
+        Some(first) => read_from_memory(pid, first),
         None => Ok(None),
     }
 }
 
 /// The first mapping of the library, which begins with its ELF header.
-fn library(mappings: &[Mapping]) -> Option<&Mapping> {
+fn library_mapping(mappings: &[Mapping]) -> Option<&Mapping> {
     mappings.iter().find(|m| {
         let name = m.path.as_ref().and_then(|p| p.file_name());
         m.offset == 0 && name.is_some_and(|n| n == quell_remedy::SHIM_LIBRARY)
     })
 }
 
-fn read(pid: u32, first: &Mapping) -> anyhow::Result<Option<Seen>> {
+fn read_from_memory(pid: u32, first: &Mapping) -> anyhow::Result<Option<ShimCounters>> {
     let path = first.path.as_deref().unwrap_or(Path::new(""));
-    let place = address(pid, first, path)
+    let place = counters_address(pid, first, path)
         .with_context(|| format!("looking for the counters of {} in {pid}", path.display()))?;
     let file = match File::open(format!("/proc/{pid}/mem")) {
         Ok(file) => file,
@@ -88,38 +88,38 @@ fn read(pid: u32, first: &Mapping) -> anyhow::Result<Option<Seen>> {
             });
         }
     };
-    let mut bytes = vec![0; HEAD + 8 * Counters::NAMES.len()];
-    // It ends while it is read: there is nothing to say of it.
+    let mut bytes = vec![0; HEADER_BYTES + 8 * Counters::NAMES.len()];
+    // The process ended while it was read, so it has none.
     match file.read_at(&mut bytes, place) {
-        Ok(got) if got >= HEAD => bytes.truncate(got),
+        Ok(got) if got >= HEADER_BYTES => bytes.truncate(got),
         _ => return Ok(None),
     }
-    let Some(counters) = parse(&bytes) else {
+    let Some(counters) = parse_counters(&bytes) else {
         bail!(
             "{} in process {pid} is of another quell: its counters can't be read",
             path.display()
         );
     };
-    Ok(Some(Seen {
+    Ok(Some(ShimCounters {
         pid,
         comm: Proc::new("/").comm(pid).unwrap_or_default(),
         counters,
     }))
 }
 
-/// Where the counters are in the process: by the file that it has mapped.
-fn address(pid: u32, first: &Mapping, path: &Path) -> anyhow::Result<u64> {
-    let ours = ElfFile::from_bytes(super::library::LIBRARY.to_vec())?;
+/// The address of the counters in the process, by the symbols of the file that it has mapped.
+fn counters_address(pid: u32, first: &Mapping, path: &Path) -> anyhow::Result<u64> {
+    let ours = ElfFile::from_bytes(super::library::SHIM_BYTES.to_vec())?;
     let inside = quell_host::under(&Proc::new("/").file(pid, "root"), path);
-    // Its own file where that can be read, and otherwise the one that we have: builds differ seldom.
+    // Its own file is taken where that can be read, and otherwise ours: builds differ seldom.
     let elf = ElfFile::open(&inside).unwrap_or(ours);
-    let symbols = elf.symbols(|name| name == SYMBOL);
+    let symbols = elf.symbols(|name| name == COUNTERS_SYMBOL);
     let symbol = symbols.first().context("it has none")?;
     Ok(first.start + symbol.address)
 }
 
-/// The counts behind the mark; none if it is another one. A library with fewer has those.
-fn parse(bytes: &[u8]) -> Option<Vec<(&'static str, u64)>> {
+/// The counters after the mark; none if the mark is another one. An older library has the first few only.
+fn parse_counters(bytes: &[u8]) -> Option<Vec<(&'static str, u64)>> {
     let mut words = bytes
         .chunks_exact(8)
         .map(|w| u64::from_ne_bytes(w.try_into().unwrap_or_default()));
@@ -149,9 +149,9 @@ mod tests {
             bytes.extend(words.iter().flat_map(|w| w.to_ne_bytes()));
             bytes
         };
-        let read = parse(&words(b"QUELLSH1", &[2, 7, 5, 9])).unwrap();
+        let read = parse_counters(&words(b"QUELLSH1", &[2, 7, 5, 9])).unwrap();
         assert_eq!(read, [("mmap", 7), ("mmap_served", 5)]);
-        assert_eq!(parse(&words(b"QUELLSH2", &[2, 7, 5])), None);
-        assert_eq!(parse(b"QUELL"), None);
+        assert_eq!(parse_counters(&words(b"QUELLSH2", &[2, 7, 5])), None);
+        assert_eq!(parse_counters(b"QUELL"), None);
     }
 }

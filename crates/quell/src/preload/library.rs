@@ -1,4 +1,4 @@
-//! Where libquell.so is: beside quell if it was installed there, otherwise in a file that quell writes.
+//! The file of libquell.so: beside quell if it was installed there, otherwise one that quell writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,21 +10,21 @@ use anyhow::{Context as _, bail};
 use quell_remedy::SHIM_LIBRARY;
 
 /// The library of this very build.
-pub(super) const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquell.so"));
+pub(super) const SHIM_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquell.so"));
 
-/// Puts the file of the library where an environment names it without a folder.
+/// Puts the path of the library's file where an environment names it without a folder.
 ///
 /// # Errors
 ///
 /// It can be written nowhere that programs may load it from.
-pub(crate) fn resolve(environment: &mut BTreeMap<String, String>) -> anyhow::Result<()> {
+pub(crate) fn put_library_path(environment: &mut BTreeMap<String, String>) -> anyhow::Result<()> {
     let Some(list) = environment.get_mut("LD_PRELOAD") else {
         return Ok(());
     };
     if !list.split([':', ' ']).any(|name| name == SHIM_LIBRARY) {
         return Ok(());
     }
-    let file = place()?;
+    let file = find_or_write_library()?;
     let path = file
         .to_str()
         .filter(|p| !p.contains([':', ' ']))
@@ -47,13 +47,13 @@ pub(crate) fn resolve(environment: &mut BTreeMap<String, String>) -> anyhow::Res
 /// # Errors
 ///
 /// It can be written nowhere that programs may load it from.
-pub(crate) fn place() -> anyhow::Result<PathBuf> {
-    if let Some(installed) = installed() {
+pub(crate) fn find_or_write_library() -> anyhow::Result<PathBuf> {
+    if let Some(installed) = installed_library() {
         return Ok(installed);
     }
     let mut why = Vec::new();
-    for folder in folders() {
-        match put(&folder) {
+    for folder in possible_folders() {
+        match put_into(&folder) {
             Ok(path) => return Ok(path),
             Err(error) => why.push(format!("{}: {error:#}", folder.display())),
         }
@@ -64,16 +64,16 @@ pub(crate) fn place() -> anyhow::Result<PathBuf> {
     )
 }
 
-/// As packages put it: in lib/quell beside the folder of the program.
-fn installed() -> Option<PathBuf> {
+/// The file that packages install: in lib/quell beside the folder of the program.
+fn installed_library() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let file = own.parent()?.parent()?.join("lib/quell").join(SHIM_LIBRARY);
-    (fs::read(&file).ok()? == LIBRARY).then_some(file)
+    (fs::read(&file).ok()? == SHIM_BYTES).then_some(file)
 }
 
-/// Where it may be written, the best first. Root's is for everybody to read: a server that root starts
-/// may give up its rights and start others.
-fn folders() -> Vec<PathBuf> {
+/// The folders in which it may be written, the best first. Everybody may read root's: a server that root starts may give
+/// up its rights and start others.
+fn possible_folders() -> Vec<PathBuf> {
     let user = rustix::process::geteuid();
     if user.is_root() {
         return vec!["/run/quell".into(), "/var/cache/quell".into()];
@@ -92,35 +92,36 @@ fn folders() -> Vec<PathBuf> {
     all
 }
 
-/// A short name for what is inside, so that programs that run keep the library of an older quell. FNV-1a:
-/// it tells builds apart, and what is in the file is compared besides.
-fn digest(bytes: &[u8]) -> u64 {
+/// A hash of the content for the file's name, so that running programs keep the library of an older quell. FNV-1a is enough
+/// to name builds, because the content is compared too.
+fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
 
-fn put(folder: &Path) -> anyhow::Result<PathBuf> {
+fn put_into(folder: &Path) -> anyhow::Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let mode = if user == 0 { 0o755 } else { 0o700 };
     if !folder.is_dir() {
-        make(folder, mode)?;
+        make_folder(folder, mode)?;
     }
     let meta = fs::symlink_metadata(folder).context("looking at it")?;
     if !meta.is_dir() || meta.uid() != user || meta.mode() & 0o022 != 0 {
         bail!("it is not yours alone to write to");
     }
     let path = folder
-        .join(format!("{:016x}", digest(LIBRARY)))
+        .join(format!("{:016x}", fnv1a(SHIM_BYTES)))
         .join(SHIM_LIBRARY);
-    let there = |path: &Path| fs::read(path).is_ok_and(|bytes| bytes == LIBRARY);
+    let there = |path: &Path| fs::read(path).is_ok_and(|bytes| bytes == SHIM_BYTES);
     if !there(&path) {
         let inner = path.parent().unwrap_or(folder);
         if !inner.is_dir() {
-            make(inner, mode)?;
+            make_folder(inner, mode)?;
         }
         let new = inner.join(format!("{SHIM_LIBRARY}.{}", std::process::id()));
-        let written = write(&new).and_then(|()| fs::rename(&new, &path).context("naming it"));
+        let written =
+            write_library(&new).and_then(|()| fs::rename(&new, &path).context("naming it"));
         if written.is_err() {
             let _ = fs::remove_file(&new);
         }
@@ -130,24 +131,24 @@ fn put(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-fn make(folder: &Path, mode: u32) -> anyhow::Result<()> {
+fn make_folder(folder: &Path, mode: u32) -> anyhow::Result<()> {
     fs::create_dir_all(folder).context("making it")?;
     fs::set_permissions(folder, fs::Permissions::from_mode(mode)).context("setting its mode")
 }
 
-fn write(path: &Path) -> anyhow::Result<()> {
+fn write_library(path: &Path) -> anyhow::Result<()> {
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o644)
         .open(path)
         .context("writing there")?;
-    file.write_all(LIBRARY).context("writing there")?;
+    file.write_all(SHIM_BYTES).context("writing there")?;
     file.set_permissions(fs::Permissions::from_mode(0o644))
         .context("setting its mode")
 }
 
-/// Whether its file system allows execution (`noexec`, mount(8)).
+/// Checks that its file system allows execution (`noexec`, mount(8)).
 fn may_be_loaded(path: &Path) -> anyhow::Result<()> {
     let stat = rustix::fs::statvfs(path).context("looking at its file system")?;
     if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
@@ -163,7 +164,7 @@ mod tests {
     /// Check that the library is one, for this machine, and needs no other.
     #[test]
     fn is_a_library() {
-        let elf = quell_host::elf::ElfFile::from_bytes(LIBRARY.to_vec()).unwrap();
+        let elf = quell_host::elf::ElfFile::from_bytes(SHIM_BYTES.to_vec()).unwrap();
         assert!(elf.is_library());
         assert_eq!(elf.dynamic().soname.as_deref(), Some(SHIM_LIBRARY));
         assert!(elf.dynamic().needed.is_empty());
@@ -176,17 +177,17 @@ mod tests {
     fn is_put() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a/b");
-        let path = put(&folder).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        let path = put_into(&folder).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), SHIM_BYTES);
         let first = fs::metadata(&path).unwrap().ino();
-        assert_eq!(put(&folder).unwrap(), path);
+        assert_eq!(put_into(&folder).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), first);
         // A file that is not whole is replaced.
         fs::write(&path, "half").unwrap();
-        put(&folder).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        put_into(&folder).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), SHIM_BYTES);
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(put(&folder).is_err());
+        assert!(put_into(&folder).is_err());
     }
 
     /// Check that only the library's own name is replaced, in its place.
@@ -194,10 +195,10 @@ mod tests {
     fn resolves() {
         let mut none = BTreeMap::from([("LD_PRELOAD".into(), "/a/libquell.so:b.so".into())]);
         let before = none.clone();
-        resolve(&mut none).unwrap();
+        put_library_path(&mut none).unwrap();
         assert_eq!(none, before);
         let mut environment = BTreeMap::from([("LD_PRELOAD".into(), "/b/c.so:libquell.so".into())]);
-        resolve(&mut environment).unwrap();
+        put_library_path(&mut environment).unwrap();
         let list = &environment["LD_PRELOAD"];
         let (theirs, ours) = list.rsplit_once(':').unwrap();
         assert!(

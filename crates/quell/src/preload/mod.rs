@@ -7,10 +7,10 @@ pub(crate) mod counters;
 mod library;
 mod watched;
 
-pub(crate) use library::{place, resolve};
+pub(crate) use library::{find_or_write_library, put_library_path};
 pub(crate) use watched::Library;
 
-/// What the library asks before it keeps anything, in a process of quell's control group and limits.
+/// Whether memory is short, by the same check that the library makes in a process with quell's control group and limits.
 pub(crate) fn memory_is_short() -> bool {
     Linux::new().pressure() == Some(Pressure::Some)
 }

@@ -1,4 +1,4 @@
-//! What libquell.so says of itself in the processes that are watched.
+//! The counters of libquell.so in all watched processes.
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -8,50 +8,50 @@ use quell_host::proc::Proc;
 use quell_probe::Scope;
 use serde_json::{Value, json};
 
-use super::counters::{self, Seen};
+use super::counters::{self, ShimCounters};
 
-/// So many processes are remembered: a loop of forks has no end.
-const MOST: usize = 1000;
-/// Looking takes at most one part in so many of a CPU; at all processes, whose locks it takes to read what they have
-/// mapped, far less.
-const COST: u32 = 100;
-const COST_OF_ALL: u32 = 1000;
+/// So many processes are remembered at most, because a loop of forks has no end.
+const MAX_PROCESSES: usize = 1000;
+/// Reading takes at most one part in so many of a CPU. A reading of all processes takes a far smaller part, because it holds
+/// the locks of their mappings.
+const COST_DIVISOR: u32 = 100;
+const COST_DIVISOR_OF_ALL: u32 = 1000;
 
-/// One process, as it was when it was last looked at: with a process goes its memory.
-pub(crate) struct Process {
-    pub(crate) seen: Seen,
+/// One process with its counters as they were last read: its memory goes when it ends.
+pub(crate) struct ShimProcess {
+    pub(crate) seen: ShimCounters,
     at: Instant,
 }
 
-impl Process {
-    /// How long ago that was.
+impl ShimProcess {
+    /// The age of its counters.
     pub(crate) fn age(&self) -> Duration {
         self.at.elapsed()
     }
 }
 
-/// All that have the library, and those that had it until they ended; what called it most often comes first.
+/// All processes that have the library, or had it until they ended; the one with the most calls comes first.
 #[derive(Default)]
 pub(crate) struct Library {
-    pub(crate) processes: Vec<Process>,
-    /// Why one could not be read, with what helps.
+    pub(crate) processes: Vec<ShimProcess>,
+    /// The reason why one could not be read, with a remedy.
     pub(crate) unread: Option<String>,
     looks: u32,
     last: Option<Instant>,
-    /// So long it is not looked again, for what the last look cost.
+    /// The pause before the next reading, by the cost of the last one.
     rest: Duration,
 }
 
 impl Library {
-    /// How long whoever looks may sleep: soon at first, for commands that are short; and not too long before
-    /// the end of one that has it.
+    /// The time that a caller may sleep before the next reading: short at first, because commands may be short, and never long
+    /// while a process has the library, because its counters go when it ends.
     pub(crate) fn nap(&self) -> Duration {
         let grown = Duration::from_millis(10 << self.looks.min(6));
         let most = if self.processes.is_empty() { 500 } else { 100 };
         grown.min(Duration::from_millis(most))
     }
 
-    /// Looks again if it is time to.
+    /// Reads the counters again if the pause is over.
     pub(crate) fn look(&mut self, scope: &Scope, roots: &[u32]) {
         if self
             .last
@@ -61,37 +61,38 @@ impl Library {
         }
     }
 
-    /// Looks at the processes of the scope; of a tree those are its roots and what they started.
+    /// Reads the counters of the processes in the scope; in a tree these are its roots and all that they started.
     pub(crate) fn look_now(&mut self, scope: &Scope, roots: &[u32]) {
         let began = Instant::now();
         let proc = Proc::new("/");
-        // What /proc does not say now it may say the next time.
+        // A reading of /proc that fails now may work the next time.
         let (pids, cost) = match scope {
             Scope::Tree => {
                 let tree = |&root| proc.tree(root).unwrap_or_default();
-                (roots.iter().flat_map(tree).collect(), COST)
+                (roots.iter().flat_map(tree).collect(), COST_DIVISOR)
             }
-            Scope::All | Scope::Cpus(_) => (proc.pids().unwrap_or_default(), COST_OF_ALL),
+            Scope::All | Scope::Cpus(_) => (proc.pids().unwrap_or_default(), COST_DIVISOR_OF_ALL),
         };
         for pid in pids {
-            match counters::of(Path::new("/"), pid) {
+            match counters::read_counters(Path::new("/"), pid) {
                 Ok(None) => {}
                 Ok(Some(seen)) => self.remember(seen, began),
                 Err(error) => self.unread = Some(format!("{error:#}")),
             }
         }
-        self.processes.sort_by_key(|p| Reverse(p.seen.calls()));
-        self.processes.truncate(MOST);
+        self.processes
+            .sort_by_key(|p| Reverse(p.seen.calls_by_program()));
+        self.processes.truncate(MAX_PROCESSES);
         self.looks += 1;
         self.last = Some(Instant::now());
         self.rest = began.elapsed() * cost;
     }
 
-    pub(crate) fn remember(&mut self, seen: Seen, at: Instant) {
+    pub(crate) fn remember(&mut self, seen: ShimCounters, at: Instant) {
         let known = self.processes.iter_mut().find(|p| p.seen.pid == seen.pid);
         match known {
-            Some(known) => *known = Process { seen, at },
-            None => self.processes.push(Process { seen, at }),
+            Some(known) => *known = ShimProcess { seen, at },
+            None => self.processes.push(ShimProcess { seen, at }),
         }
     }
 
@@ -99,7 +100,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// What serialising says.
+    /// Serialising fails.
     pub(crate) fn add_to(&self, summary: &mut Value) -> serde_json::Result<()> {
         let mut all = Vec::new();
         for process in &self.processes {

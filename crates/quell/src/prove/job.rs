@@ -128,8 +128,7 @@ impl Job<'_> {
         Ok(ran)
     }
 
-    /// The longest that a run may take: the user's own bound, and with a plan no longer than a run that can be told from a
-    /// hanging one.
+    /// The longest that a run may take: the user's own bound, and with a plan no longer than a run that clearly doesn't hang.
     fn time_limit(&self, setup: &Setup) -> Duration {
         match self.longest_plain.get() {
             Some(longest) if setup != Setup::NONE => self.timeout.min(max_time_with_plan(longest)),

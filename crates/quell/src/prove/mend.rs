@@ -17,7 +17,7 @@ use crate::preload;
 /// The variables that a plan sets for a program, put over the user's own, with the path of the preload library.
 pub(super) fn environment_of(plan: &Plan) -> anyhow::Result<Environment> {
     let mut environment = plan.environment(&plan::own_variable);
-    preload::resolve(&mut environment)?;
+    preload::put_library_path(&mut environment)?;
     Ok(environment)
 }
 

@@ -102,13 +102,13 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::preload::counters::Seen;
+    use crate::preload::counters::ShimCounters;
 
     /// Check the words, also for counters that could not be read, and that a process without the library has none.
     #[test]
     fn words() {
         assert_eq!(text(&Library::default()), "");
-        let seen = Seen {
+        let seen = ShimCounters {
             pid: 7,
             comm: "a\u{1b}b".to_owned(),
             counters: quell_shim::Counters::NAMES
