@@ -242,7 +242,7 @@ pub(crate) fn sanitizer_reason<P: AsRef<Path>>(
     let (_, _, name) = by_library.or_else(inside)?;
     let who = program.map_or("the program".into(), |p| p.display().to_string());
     Some(format!(
-        "{who} is built with {name}, which must come first and see every call for memory: a preload library would end it, or make it report what is not so"
+        "{who} is built with {name}, which must come first and see every call for memory: a preload library would end it, or make it report false errors"
     ))
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn room_for_counting() -> anyhow::Result<()> {
 fn has_room(available: Option<u64>, needed: u64, what: &str, helps: &str) -> anyhow::Result<()> {
     match available {
         Some(available) if available < needed => anyhow::bail!(
-            "{what} takes {} MB of memory, and {} are left here, so that the kernel might end somebody: {helps}",
+            "{what} takes {} MB of memory, and {} MB are free here, so the kernel might kill a process: {helps}",
             needed >> 20,
             available >> 20
         ),
@@ -97,7 +97,7 @@ mod tests {
     fn refuses_without_room() {
         let has = |available| has_room(available, 56 << 20, "a recording", "count");
         let refused = has(Some((56 << 20) - 1)).unwrap_err().to_string();
-        let expected = "a recording takes 56 MB of memory, and 55 are left here, so that the kernel might end somebody: count";
+        let expected = "a recording takes 56 MB of memory, and 55 MB are free here, so the kernel might kill a process: count";
         assert_eq!(refused, expected);
         assert!(has(Some(56 << 20)).is_ok() && has(None).is_ok());
     }

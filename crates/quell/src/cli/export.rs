@@ -9,11 +9,11 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "top", "html"])]
     pub(crate) export: Option<Format>,
     /// The weight of stacks, for pprof, folded and speedscope [default: wait].
-    #[arg(long, value_enum, value_name = "WHAT", requires = "export")]
+    #[arg(long, value_enum, value_name = "WEIGHT", requires = "export")]
     pub(crate) weight: Option<Weight>,
     /// The time to export, for hgrm [default: wait] and hlog [default: all three].
-    #[arg(long, value_enum, value_name = "WHAT", requires = "export")]
-    pub(crate) of: Option<Of>,
+    #[arg(long, value_enum, value_name = "TIME", requires = "export")]
+    pub(crate) of: Option<ExportedTime>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,7 +49,7 @@ pub(crate) enum Weight {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Of {
+pub(crate) enum ExportedTime {
     /// The wait of culprits until the last victim was done.
     Wait,
     /// The delay of victims until the handler started.

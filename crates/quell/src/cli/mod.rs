@@ -22,7 +22,7 @@ use quell_probe::Backend;
 pub(crate) use agent::{AgentArgs, AgentLookBackArgs, AgentTracesArgs, AgentVerb};
 pub(crate) use budget::Budget;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use export::{ExportArgs, Format, Of, Weight};
+pub(crate) use export::{ExportArgs, ExportedTime, Format, Weight};
 pub(crate) use fleet::FleetArgs;
 pub(crate) use lab::{
     LabArgs, LabRunArgs, LabVerb, VictimMode, curve_worker_words, guard_words, worker_words,

@@ -97,7 +97,7 @@ fn print_text(text: &str) -> anyhow::Result<ExitCode> {
 }
 
 fn questions_table() -> String {
-    let mut t = Table::new(&["question", "what it answers"]);
+    let mut t = Table::new(&["question", "answer"]);
     for question in Question::ALL {
         t.row(vec![question.name.to_owned(), question.summary_sentence()]);
     }

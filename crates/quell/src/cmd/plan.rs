@@ -104,9 +104,7 @@ fn own_environment() -> BTreeMap<String, String> {
 
 fn subject_of_trace(dir: &Path, default: bool) -> anyhow::Result<PlanSubject> {
     if default && !dir.exists() {
-        return Err(usage(
-            "say what to plan for: a TRACE, '-p PID', or '-- COMMAND'",
-        ));
+        return Err(usage("name a TRACE, '-p PID', or '-- COMMAND' to plan for"));
     }
     Ok(PlanSubject {
         observed: of_trace(dir)?,

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     for out in take_preload_out(&mut plan, &args.command) {
-        say(&out.report_line());
+        say_line(&out.report_line());
     }
     if let Some(path) = &args.save {
         save_plan(&plan, path)?;
@@ -47,11 +47,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut environment = plan.environment(&own_variable);
     preload::put_library_path(&mut environment)?;
     for note in overridden_settings(&environment, &own_variable) {
-        say(&note);
+        say_line(&note);
     }
     let not_loaded = not_loaded(&args.command, &environment);
     if let Some(note) = &not_loaded {
-        say(note);
+        say_line(note);
     }
     if args.dry_run {
         let starts = plan.starts();
@@ -96,7 +96,7 @@ fn join_with_and(words: &[&str]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" and "))
 }
 
-fn say(text: &str) {
+fn say_line(text: &str) {
     say!("quell: {text}");
 }
 
@@ -115,7 +115,7 @@ fn say_what_could_be_set(command: &[OsString]) -> anyhow::Result<()> {
         .collect();
     match names.as_slice() {
         [] => recognised.say_nothing_to_set(),
-        names => say(&format!(
+        names => say_line(&format!(
             "nothing is set without a plan: {} may win time or lose it; 'quell prove --save plan.toml -- CMD' finds out, and --untried sets it all the same",
             names.join(", ")
         )),
@@ -128,14 +128,14 @@ fn untried_plan(command: &[OsString]) -> anyhow::Result<Plan> {
     let recognised = recognise_plan(command)?;
     for p in &recognised.plan.remedies {
         for (name, value) in &p.sets {
-            say(&format!("{name}={value} ({}: {})", p.remedy, p.evidence));
+            say_line(&format!("{name}={value} ({}: {})", p.remedy, p.evidence));
         }
     }
     if recognised.plan.remedies.is_empty() {
         recognised.say_nothing_to_set();
     }
     for note in &recognised.notes {
-        say(&format!("{note}; 'quell prove' finds out"));
+        say_line(&format!("{note}; 'quell prove' finds out"));
     }
     Ok(recognised.plan)
 }
@@ -153,7 +153,7 @@ impl RecognisedPlan {
             "no allocator with a setting was found in it",
             String::as_str,
         );
-        say(&format!("nothing to set: {why}"));
+        say_line(&format!("nothing to set: {why}"));
     }
 }
 
@@ -173,7 +173,7 @@ fn recognise_plan(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
         });
     }
     let recognised = recognise_command(command, &|name| std::env::var_os(name))
-        .with_context(|| format!("finding out what {} is built of", command[0].display()))?;
+        .with_context(|| format!("finding the allocators of {}", command[0].display()))?;
     Ok(RecognisedPlan {
         plan: without_evidence(command, &recognised.found, &own_variable),
         notes: recognised.notes,
@@ -218,8 +218,8 @@ fn without_evidence(
             .iter()
             .find(|f| planned.evidence.contains(&f.file_name()));
         planned.evidence = match of {
-            Some(f) => format!("not observed; by what it is built of: {f}"),
-            None => "not observed; by what it is built of".to_owned(),
+            Some(f) => format!("not observed; by its files alone: {f}"),
+            None => "not observed; by its files alone".to_owned(),
         };
         planned.predicted_stop = 0.0;
     }

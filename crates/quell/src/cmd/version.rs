@@ -30,7 +30,7 @@ fn feature_lines(
     features: &[(&str, Result<(), String>)],
     notes: &[String],
 ) -> String {
-    let mut out = format!("kernel {release}, as far as its symbols tell\n");
+    let mut out = format!("kernel {release}, by its symbols\n");
     for (name, found) in features {
         // writing to a String does not fail
         let _ = match found {
@@ -55,7 +55,7 @@ mod tests {
         let text = feature_lines("6.1.0", &features, &["flushes silently".to_owned()]);
         assert_eq!(
             text,
-            "kernel 6.1.0, as far as its symbols tell\n  btf      yes\n  raw_tp   no: no tracepoint\n  note     flushes silently\n"
+            "kernel 6.1.0, by its symbols\n  btf      yes\n  raw_tp   no: no tracepoint\n  note     flushes silently\n"
         );
     }
 }

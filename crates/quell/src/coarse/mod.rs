@@ -66,7 +66,7 @@ pub(crate) fn run(
         if let Some(end) = watch.step(due)? {
             break Some(end);
         }
-        counts.look(root, &proc, &watched)?;
+        counts.read_again(root, &proc, &watched)?;
         library.look(scope, &watch.roots());
         if let (Some(at), Some(every)) = (next, interval)
             && Instant::now() >= at
@@ -74,14 +74,14 @@ pub(crate) fn run(
             if !print(&counts, &library)? {
                 break None;
             }
-            counts.restart();
+            counts.start_interval();
             next = Some(at + every);
         }
     };
     let Some(end) = end else {
         return Ok(None);
     };
-    counts.look(root, &proc, &watched)?;
+    counts.read_again(root, &proc, &watched)?;
     library.look_now(scope, &watch.roots());
     print(&counts, &library)?;
     Ok(Some(end))

@@ -186,13 +186,13 @@ impl ProcCounts {
             threads: HashMap::new(),
             looks: 0,
         };
-        counts.look(root, proc, watched)?;
-        counts.restart();
+        counts.read_again(root, proc, watched)?;
+        counts.start_interval();
         Ok(counts)
     }
 
     /// Starts a new interval at the last reading, so that nothing is lost between two intervals.
-    pub(crate) fn restart(&mut self) {
+    pub(crate) fn start_interval(&mut self) {
         self.began += self.lasted;
         self.lasted = Duration::ZERO;
         self.interrupts.clone_from(&self.interrupts_now);
@@ -207,7 +207,7 @@ impl ProcCounts {
     }
 
     /// Reads all counters again.
-    pub(crate) fn look(
+    pub(crate) fn read_again(
         &mut self,
         root: &Path,
         proc: &Proc,
@@ -345,9 +345,9 @@ mod tests {
         write(root, [10, 20], (100, 5), &[(7, 50), (8, 60)]);
         let mut counts = ProcCounts::begin(root, &proc, &watched).expect("a beginning");
         write(root, [11, 25], (130, 6), &[(7, 51), (8, 65), (9, 4)]);
-        counts.look(root, &proc, &watched).expect("a look");
+        counts.read_again(root, &proc, &watched).expect("a look");
         std::fs::remove_dir_all(root.join("proc/7/task/8")).expect("removed");
-        counts.look(root, &proc, &watched).expect("a look");
+        counts.read_again(root, &proc, &watched).expect("a look");
 
         let seen = counts.summary(None);
         assert_eq!(seen.interrupts, Some(vec![(0, 1), (1, 5)]));

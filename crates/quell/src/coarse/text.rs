@@ -112,7 +112,7 @@ pub(crate) fn summary_text(seen: &ProcSummary, title: &str, why: &str) -> String
                 count(sum),
                 "victims".into(),
                 format!(
-                    "interrupts for shootdowns, whoever asked; {}",
+                    "interrupts for shootdowns of any process; {}",
                     each.join(", ")
                 )
                 .trim_end_matches("; ")
@@ -221,7 +221,7 @@ mod tests {
 
            2.00 s  CPU time         25 % in the kernel, of which memory management may be a part; of those that ended up to the last look
           3.00 ms  memory pressure  some thread of the machine waited for memory, all for 1.00 ms; 1 time to free memory, 2 to make room for a large page
-            1,234  victims          interrupts for shootdowns, whoever asked; CPU 0: 1,200, CPU 2: 34
+            1,234  victims          interrupts for shootdowns of any process; CPU 0: 1,200, CPU 2: 34
            56,003  page faults      of the whole machine; 3 waited for a disk
 
         Page faults by thread

@@ -71,7 +71,7 @@ fn whole() {
           pages_purge (polars.so)
       and 1 more: A 1,000, B 1,000
 
-    B: lost 12: figures that need records are too low by so much.
+    B: lost 12: figures from records are too low by as many.
     One recording of each is no proof of better or worse: 'quell prove' runs in pairs and gives intervals.
     ");
 }

@@ -60,14 +60,15 @@ fn touched_time(p: &Planned) -> Option<String> {
             let (low, high) = (ratio_as_change(1.0 + low), ratio_as_change(1.0 + high));
             let _ = write!(out, "; predicted CPU time {low} to {high}");
         }
-        None => out.push_str("; what that wins is not predicted"),
+        None => out.push_str("; the gain is not predicted"),
     }
     Some(out)
 }
 
 /// The line that says that a change could help.
 pub(crate) fn could_help(p: &Planned, label: &str) -> String {
-    let what = touched_time(p).unwrap_or_else(|| "what it touches is not known".to_owned());
+    let what =
+        touched_time(p).unwrap_or_else(|| "the time that it touches is not known".to_owned());
     format!("could help: {label}: {what}")
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn describe_candidates(all: &[Planned], command: &str) -> String {
     }
     let _ = writeln!(
         out,
-        "  {DIM}each by itself; which of it wins only runs can tell:{DIM:#} quell prove -- {command}"
+        "  {DIM}each by itself; only runs can show which of them win:{DIM:#} quell prove -- {command}"
     );
     out
 }

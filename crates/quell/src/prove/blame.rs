@@ -164,7 +164,7 @@ impl BlameSearch<'_> {
         Ok(guilty)
     }
 
-    fn count(&self, counts: impl Fn(&SubsetRun) -> bool) -> FailureCount {
+    fn count_runs(&self, counts: impl Fn(&SubsetRun) -> bool) -> FailureCount {
         let runs = self.seen.iter().filter(|s| counts(s));
         FailureCount {
             runs: runs.clone().count(),
@@ -181,8 +181,8 @@ impl BlameSearch<'_> {
         Some(BlamedRemedy {
             remedy,
             end,
-            with: self.count(has),
-            without: self.count(|s| !has(s)),
+            with: self.count_runs(has),
+            without: self.count_runs(|s| !has(s)),
             singled_out: true,
         })
     }
@@ -200,8 +200,8 @@ impl BlameSearch<'_> {
         let one = |&remedy: &usize| BlamedRemedy {
             remedy,
             end: end.clone(),
-            with: self.count(|s| s.with == all),
-            without: self.count(|s| s.with.is_empty()),
+            with: self.count_runs(|s| s.with == all),
+            without: self.count_runs(|s| s.with.is_empty()),
             singled_out: false,
         };
         all.iter().map(one).collect()

@@ -8,7 +8,7 @@ use quell_remedy::{Plan, Planned, Proposal};
 use quell_stats::{Looks, MIN_ROUNDS};
 
 use super::failed::FailedRun;
-use super::job::Job;
+use super::job::ProveJob;
 use super::left_out::{self, LeftOut};
 use super::limits::ProofLimits;
 use super::memory::MemoryBudget;
@@ -43,7 +43,7 @@ pub(super) struct Chosen {
 
 impl Chosen {
     /// A plan that the user gave.
-    pub(super) fn of_given_plan(plan: Plan, job: &Job<'_>) -> Self {
+    pub(super) fn of_given_plan(plan: Plan, job: &ProveJob<'_>) -> Self {
         let mut chosen = Self {
             plan,
             ..Self::default()
@@ -52,7 +52,7 @@ impl Chosen {
         chosen
     }
 
-    fn take_preload_out(&mut self, job: &Job<'_>) {
+    fn take_preload_out(&mut self, job: &ProveJob<'_>) {
         self.left_out = left_out::take_preload_out(&mut self.plan, job.argv);
         for one in &self.left_out {
             job.progress.say(&one.report_line());
@@ -90,7 +90,7 @@ pub(super) fn read_limits(
 
 /// Makes the observed run, and races all changes that could help for those that win time.
 pub(super) fn choose_plan(
-    job: &Job<'_>,
+    job: &ProveJob<'_>,
     metrics: &[Metric],
     args: &ProveArgs,
     limits: ProofLimits,

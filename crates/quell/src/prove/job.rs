@@ -33,7 +33,7 @@ pub(crate) struct ServerLoad {
 }
 
 /// A command to be run many times in the same way.
-pub(crate) struct Job<'a> {
+pub(crate) struct ProveJob<'a> {
     pub(crate) argv: &'a [OsString],
     pub(crate) load: Option<ServerLoad>,
     /// The longest that one run may take.
@@ -92,7 +92,7 @@ impl AwaitedProcess<'_> {
     }
 }
 
-impl Job<'_> {
+impl ProveJob<'_> {
     /// The command as one would type it, in quotes, cut where it is long.
     pub(crate) fn quoted_command(&self) -> String {
         let words: Vec<_> = self.argv.iter().map(|w| w.to_string_lossy()).collect();

@@ -6,7 +6,7 @@ use quell_remedy::FoundSoftware;
 use quell_remedy::advice::Advised;
 
 use super::failed::{FailedRun, FailureKind};
-use super::job::Job;
+use super::job::ProveJob;
 use super::metric::Metric;
 use super::sample::RunSample;
 use super::temp_dir::{OBSERVED_TRACE, TempDir};
@@ -16,7 +16,7 @@ use crate::launch::Setup;
 
 /// Runs the job once, with exact counters only.
 pub(crate) fn run_counted(
-    job: &Job<'_>,
+    job: &ProveJob<'_>,
     setup: &Setup,
     metrics: &[Metric],
     when: &str,
@@ -102,7 +102,7 @@ fn huge_time_permille(account: &AccountSummary) -> u32 {
 ///
 /// The run failed, or its trace can't be read.
 pub(crate) fn run_observed(
-    job: &Job<'_>,
+    job: &ProveJob<'_>,
     metrics: &[Metric],
     setup: &Setup,
 ) -> anyhow::Result<ObservedRun> {
@@ -143,7 +143,7 @@ pub(crate) fn run_observed(
 
 /// Runs the job once with an account of its time; `None` where there can be none.
 pub(crate) fn run_for_account(
-    job: &Job<'_>,
+    job: &ProveJob<'_>,
     setup: &Setup,
     when: &str,
 ) -> anyhow::Result<Option<AccountSummary>> {

@@ -6,7 +6,7 @@ use quell_remedy::{Plan, Planned};
 
 use super::blame::{self, Blame, BlamedRemedy};
 use super::failed::FailedRun;
-use super::job::Job;
+use super::job::ProveJob;
 use super::left_out::LeftOut;
 use super::measure;
 use super::metric::Metric;
@@ -27,7 +27,7 @@ pub(super) fn environment_of(plan: &Plan) -> anyhow::Result<Environment> {
 ///
 /// The program fails without the plan too, or something around a run failed.
 pub(super) fn mend_plan(
-    job: &Job<'_>,
+    job: &ProveJob<'_>,
     metrics: &[Metric],
     plan: &mut Plan,
     broke: &BrokenPlan,

@@ -48,7 +48,7 @@ use crate::target::seconds;
 use crate::usage::usage;
 
 use chosen::Chosen;
-pub(crate) use job::{Job, ServerLoad};
+pub(crate) use job::{ProveJob, ServerLoad};
 pub(crate) use json::proof_json;
 use left_out::LeftOut;
 use pairs::{PairRunner, Pairs, PairsOutcome, ProofTask};
@@ -85,7 +85,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
     launch::signals::install()?;
     // An observed run or a warm-up, a warm-up with the plan, the pairs, and a pair for the account.
     let progress = RunProgress::new(4 + 2 * looks.first());
-    let job = Job {
+    let job = ProveJob {
         argv: &args.command,
         load: server_load(args),
         timeout,

@@ -6,7 +6,7 @@ use quell_remedy::Plan;
 use quell_stats::{Looks, MetricRole, PairOrder, Rules, is_gain_open};
 
 use super::failed::{BadEnd, FailedRun, Interrupted};
-use super::job::Job;
+use super::job::ProveJob;
 use super::limits::ProofLimits;
 use super::measure;
 use super::memory_shortage::MemoryShortage;
@@ -50,7 +50,7 @@ pub(super) struct BrokenPlan {
 
 /// The job of a proof, the same for whichever plan is left.
 pub(super) struct ProofTask<'a> {
-    pub(super) job: &'a Job<'a>,
+    pub(super) job: &'a ProveJob<'a>,
     pub(super) metrics: &'a [Metric],
     /// The numbers of pairs after which to judge.
     pub(super) looks: &'a Looks,
@@ -109,7 +109,7 @@ impl PairRunner<'_> {
             self.without_plan("the warm-up, without the plan")?;
         }
         job.progress.log_line("warming up, with the plan");
-        let warm = with_plan.measure("the warm-up, with the plan")?;
+        let warm = with_plan.run_counted("the warm-up, with the plan")?;
         for complaint in warm.complaints {
             let note = format!("the program refuses a setting: {complaint}");
             job.progress.say(&note);
@@ -131,10 +131,10 @@ impl PairRunner<'_> {
             let (before, after) = match order {
                 PairOrder::BeforeFirst => {
                     let before = self.without_plan(&without)?;
-                    (before, with_plan.measure(&with)?)
+                    (before, with_plan.run_counted(&with)?)
                 }
-                PairOrder::AfterFirst => {
-                    let after = with_plan.measure(&with)?;
+                Order::AfterFirst => {
+                    let after = with_plan.run_counted(&with)?;
                     (self.without_plan(&without)?, after)
                 }
             };
@@ -230,7 +230,7 @@ struct WithPlan<'a> {
 }
 
 impl WithPlan<'_> {
-    fn measure(&mut self, when: &str) -> anyhow::Result<RunSample> {
+    fn run_counted(&mut self, when: &str) -> anyhow::Result<RunSample> {
         let ProofTask { job, metrics, .. } = *self.runs.asked;
         self.run_pairs(when, |setup| {
             measure::run_counted(job, setup, metrics, when)

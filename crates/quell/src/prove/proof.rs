@@ -174,7 +174,7 @@ pub(crate) fn judge_metrics(
 
 /// Why nothing was compared where somebody had no more time.
 pub(crate) const NOT_PROVED: &str =
-    "interrupted while changes were tried: what won so far is not proved";
+    "interrupted while changes were tried: the winners so far are not proved";
 
 /// Why nothing was compared where all of a plan was left out.
 pub(crate) const NOTHING_LEFT: &str =
@@ -220,13 +220,13 @@ pub(crate) fn why_nothing(
     let leaves = |n: &String| n.contains("budget leaves");
     let dear = plan.notes.iter().any(leaves);
     if dear {
-        return "what would help takes more memory than the budget leaves, as the notes say: --budget P% allows more"
+        return "settings that would help take more memory than the budget leaves, as the notes say: --budget P% allows more"
             .to_owned();
     }
     if let Some(account) = account.filter(|a| a.samples > 0 && !set) {
         return format!(
-            "nothing to try: {} of CPU time is what settings could touch, and none that quell knows for what this program is \
-             built of touches 1 % of the time",
+            "nothing to try: {} of CPU time could be touched by settings, but none that quell knows for the parts of this \
+             program touches 1 % of the time",
             percent(account.ceiling.cpu)
         );
     }
@@ -237,7 +237,7 @@ pub(crate) fn why_nothing(
             plural(seen, "shootdown"),
             quell_remedy::FEW_SHOOTDOWNS
         ),
-        _ if set => "what quell would set is set already".to_owned(),
+        _ if set => "the settings that quell would choose are set already".to_owned(),
         _ => format!(
             "no setting that quell knows reaches the {} of the observed run",
             plural(seen, "shootdown")
@@ -271,7 +271,7 @@ pub(crate) mod tests {
 
     /// Check that less is better, and for a metric with `^=` more.
     #[test]
-    fn sides() {
+    fn lower_is_better_unless_marked() {
         let metrics = metric::all_metrics(&["ops^=(.)".to_owned(), "p99=(.)".to_owned()]).unwrap();
         let before = [1000.0, 1000.0, 1e6, 1e5, 1e9, 2e9, 1e9, 1e8, 5000.0, 5000.0];
         let after = [100.0, 100.0, 1e5, 1e4, 5e8, 2e9, 1e9, 1e8, 9000.0, 5000.0];
@@ -317,7 +317,7 @@ pub(crate) mod tests {
 
     /// Check that the reason for an empty plan fits the evidence.
     #[test]
-    fn reasons() {
+    fn reasons_for_an_empty_plan() {
         let why_nothing = |plan: &Plan, evidence: &Evidence| why_nothing(plan, evidence, None);
         let seen = |shootdowns| Evidence {
             shootdowns,

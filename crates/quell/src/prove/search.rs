@@ -10,7 +10,7 @@ use quell_remedy::{Plan, Planned};
 use quell_stats::{Fate, MAX_GROUP_CANDIDATES, MIN_ROUNDS, Race, RaceRules, Rng, Runner};
 
 use super::failed::{FailedRun, Interrupted};
-use super::job::Job;
+use super::job::ProveJob;
 use super::limits::ProofLimits;
 use super::measure;
 use super::memory::MemoryBudget;
@@ -83,7 +83,7 @@ impl Entrant {
 
 /// A search under way.
 pub(crate) struct PlanSearch<'a> {
-    pub(crate) job: &'a Job<'a>,
+    pub(crate) job: &'a ProveJob<'a>,
     pub(crate) metrics: &'a [Metric],
     pub(crate) limits: ProofLimits,
     pub(crate) memory: MemoryBudget,
@@ -392,7 +392,7 @@ impl SearchResult {
             if tried.won && !tried.kept {
                 tried
                     .why
-                    .push_str(", and nothing more beside what else won");
+                    .push_str(", and nothing more beside the other winners");
             }
         }
     }
@@ -422,31 +422,35 @@ fn is_new(kept: &[Planned], more: &[Planned]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prove::tried::tests::{planned, tried};
+    use crate::prove::tried::tests::{planned_change, tried_change};
 
     /// Check that a change is new unless it sets nothing more, or is another form of one that was kept.
     #[test]
     fn what_adds_something() {
-        let kept = [planned("a", "A", "1")];
-        assert!(is_new(&kept, &[planned("b", "B", "1")]));
-        assert!(!is_new(&kept, &[planned("b", "A", "1")]));
-        assert!(!is_new(&kept, &[planned("a", "A", "2")]));
+        let kept = [planned_change("a", "A", "1")];
+        assert!(is_new(&kept, &[planned_change("b", "B", "1")]));
+        assert!(!is_new(&kept, &[planned_change("b", "A", "1")]));
+        assert!(!is_new(&kept, &[planned_change("a", "A", "2")]));
         assert!(is_new(&[], &kept));
     }
 
     /// Check that exactly the proved changes are marked as kept: a change that won by itself and was left out later is not.
     #[test]
     fn kept_in_the_end() {
-        let [a, b] = [planned("a", "A", "1"), planned("b", "B", "1")];
+        let [a, b] = [planned_change("a", "A", "1"), planned_change("b", "B", "1")];
         let mut searched = SearchResult {
             kept: vec![a.clone()],
-            tried: vec![tried(&a, true), tried(&b, true), tried(&b, false)],
+            tried: vec![
+                tried_change(&a, true),
+                tried_change(&b, true),
+                tried_change(&b, false),
+            ],
             ..SearchResult::default()
         };
         searched.say_what_is_kept();
         let kept: Vec<bool> = searched.tried.iter().map(|t| t.kept).collect();
         assert_eq!(kept, [true, false, false]);
-        assert!(searched.tried[1].why.ends_with("beside what else won"));
+        assert!(searched.tried[1].why.ends_with("beside the other winners"));
         assert_eq!(searched.tried[2].why, "so");
     }
 }

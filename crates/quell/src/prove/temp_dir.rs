@@ -59,7 +59,7 @@ impl TempDir {
             }
         }
         bail!(
-            "making a folder for the trace in {}: somebody removes each at once; set TMPDIR to another place",
+            "making a folder for the trace in {}: another process removes each at once; set TMPDIR to another place",
             temp.display()
         )
     }

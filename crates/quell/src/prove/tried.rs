@@ -64,7 +64,7 @@ fn split_settings(changes: &[Planned]) -> BTreeSet<String> {
 
 /// Names for people. Several forms of one remedy get the settings that not all of them have.
 pub(super) fn distinct_labels(all: &[Vec<Planned>]) -> Vec<String> {
-    const MOST: usize = 70;
+    const MAX_LABEL_CHARS: usize = 70;
     let names: Vec<String> = all.iter().map(|changes| remedy_names(changes)).collect();
     let label = |(place, own): (usize, &String)| {
         let forms = all.iter().zip(&names).filter(|(_, name)| *name == own);
@@ -81,7 +81,10 @@ pub(super) fn distinct_labels(all: &[Vec<Planned>]) -> Vec<String> {
         if more.is_empty() {
             return format!("{own} (alone)");
         }
-        format!("{own} ({})", Text::from(more.join(" ")).cut(MOST))
+        format!(
+            "{own} ({})",
+            Text::from(more.join(" ")).cut(MAX_LABEL_CHARS)
+        )
     };
     names.iter().enumerate().map(label).collect()
 }
@@ -108,7 +111,7 @@ pub(super) fn explain_standing(standing: &Standing, objective: &str) -> String {
 
 /// The candidates that are still in the race, the best first, in a few words; empty before the first round.
 pub(super) fn so_far(standings: &[Standing], labels: &[&str], higher_is_better: bool) -> String {
-    const MOST: usize = 3;
+    const MAX_STANDINGS: usize = 3;
     let mut running: Vec<(&str, f64)> = standings
         .iter()
         .zip(labels)
@@ -119,7 +122,7 @@ pub(super) fn so_far(standings: &[Standing], labels: &[&str], higher_is_better: 
     if higher_is_better {
         running.reverse();
     }
-    let told = running.iter().take(MOST);
+    let told = running.iter().take(MAX_STANDINGS);
     let told: Vec<String> = told
         .map(|(l, r)| format!("{l} {}", ratio_as_change(*r)))
         .collect();
@@ -132,7 +135,7 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
 
     /// A change that sets one variable.
-    pub(in crate::prove) fn planned(remedy: &str, variable: &str, value: &str) -> Planned {
+    pub(in crate::prove) fn planned_change(remedy: &str, variable: &str, value: &str) -> Planned {
         Planned {
             remedy: remedy.into(),
             sets: BTreeMap::from([(variable.to_owned(), value.to_owned())]),
@@ -141,7 +144,7 @@ pub(super) mod tests {
     }
 
     /// One change that was tried in four runs and is not kept.
-    pub(in crate::prove) fn tried(change: &Planned, won: bool) -> TriedChange {
+    pub(in crate::prove) fn tried_change(change: &Planned, won: bool) -> TriedChange {
         TriedChange {
             changes: vec![change.clone()],
             label: change.remedy.clone(),
@@ -155,7 +158,7 @@ pub(super) mod tests {
         }
     }
 
-    fn standing(fate: Fate, rounds: usize, ratio: f64) -> Standing {
+    fn standing_of(fate: Fate, rounds: usize, ratio: f64) -> Standing {
         Standing {
             fate,
             rounds,
@@ -168,10 +171,10 @@ pub(super) mod tests {
     #[test]
     fn forms_are_told_apart() {
         let all = [
-            vec![planned("a", "A", "1")],
-            vec![planned("a", "A", "2")],
-            vec![planned("b", "B", "1")],
-            vec![planned("a", "A", "1"), planned("b", "B", "1")],
+            vec![planned_change("a", "A", "1")],
+            vec![planned_change("a", "A", "2")],
+            vec![planned_change("b", "B", "1")],
+            vec![planned_change("a", "A", "1"), planned_change("b", "B", "1")],
         ];
         assert_eq!(
             distinct_labels(&all),
@@ -184,7 +187,7 @@ pub(super) mod tests {
     #[test]
     fn forms_in_few_words() {
         let forms = |variable: &str, values: &[&str]| {
-            let form = |value: &&str| vec![planned("a", variable, value)];
+            let form = |value: &&str| vec![planned_change("a", variable, value)];
             distinct_labels(&values.iter().map(form).collect::<Vec<_>>())
         };
         let tunables = [
@@ -215,7 +218,7 @@ pub(super) mod tests {
     /// Check that each fate has its words and figures.
     #[test]
     fn fates_in_words() {
-        let words = |fate| explain_standing(&standing(fate, 4, 0.9), "time");
+        let words = |fate| explain_standing(&standing_of(fate, 4, 0.9), "time");
         assert_eq!(words(Fate::Won), "time -10 % in 4 rounds");
         assert_eq!(
             words(Fate::Racing),
@@ -230,7 +233,7 @@ pub(super) mod tests {
             "time -10 % in the middle of 4 rounds, and +40 % in the worst tenth"
         );
         assert_eq!(
-            explain_standing(&standing(Fate::Racing, 0, 1.0), "time"),
+            explain_standing(&standing_of(Fate::Racing, 0, 1.0), "time"),
             "not tried to its end"
         );
     }
@@ -240,10 +243,10 @@ pub(super) mod tests {
     #[test]
     fn the_best_so_far() {
         let standings = [
-            standing(Fate::Racing, 2, 1.1),
-            standing(Fate::Racing, 2, 0.9),
-            standing(Fate::Out(Elimination::Slower), 3, 2.0),
-            standing(Fate::Racing, 0, 1.0),
+            standing_of(Fate::Racing, 2, 1.1),
+            standing_of(Fate::Racing, 2, 0.9),
+            standing_of(Fate::Out(Out::Slower), 3, 2.0),
+            standing_of(Fate::Racing, 0, 1.0),
         ];
         let labels = ["a", "b", "c", "d"];
         assert_eq!(so_far(&standings, &labels, false), "b -10 %, a +10 %");
@@ -253,9 +256,9 @@ pub(super) mod tests {
 
     /// Check that a line says whether a change is part of the plan to be proved, also for one that won by itself.
     #[test]
-    fn lines() {
+    fn line_for_each_outcome() {
         let line = |won, kept| {
-            let tried = tried(&planned("a", "A", "1"), won);
+            let tried = tried_change(&planned_change("a", "A", "1"), won);
             TriedChange { kept, ..tried }.report_line()
         };
         assert_eq!(line(true, true), "keeps a: so");

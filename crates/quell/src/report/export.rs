@@ -87,9 +87,9 @@ fn write_format(
         Some(cli::Weight::Blocked) => SampleWeight::Blocked,
     };
     let measure = args.of.map(|of| match of {
-        cli::Of::Wait => Measure::Wait,
-        cli::Of::Delay => Measure::Delay,
-        cli::Of::Stall => Measure::Stall,
+        cli::ExportedTime::Wait => Measure::Wait,
+        cli::ExportedTime::Delay => Measure::Delay,
+        cli::ExportedTime::Stall => Measure::Stall,
     });
     match format {
         Format::Perfetto => quell_export::perfetto::write(rows, stacks, out),
@@ -124,7 +124,7 @@ fn say_what_is_missing(trace: &Trace, no_stacks: bool) {
     }
     if no_stacks && trace.rows() > 0 && trace.meta().stacks != "none" {
         say!(
-            "quell: the trace has no stacks (stacks.jsonl): what is by stack is not in the export"
+            "quell: the trace has no stacks (stacks.jsonl): the export lacks all that is by stack"
         );
     }
     let lost = counts.map_or(0, |t| t.lost.total());

@@ -270,12 +270,12 @@ fn write_footer(out: &mut String, a: &AccountSummary) {
         .iter()
         .any(|m| m.mechanism == Mechanism::LockMmap && m.blocked_ns > 0);
     if waits && !a.sees_holders {
-        notes.push("this kernel does not tell who holds a lock: Linux 5.19 does".to_owned());
+        notes.push("this kernel does not report who holds a lock: Linux 5.19 does".to_owned());
     }
     // One in ten is worth a note.
     if a.early_ends * 10 > a.with_stack {
         notes.push(format!(
-            "of {} stacks {} end early: what called these functions is not seen",
+            "of {} stacks {} end early: their callers are not known",
             count(a.with_stack),
             count(a.early_ends)
         ));

@@ -38,7 +38,7 @@ pub(crate) fn text(library: &Library) -> String {
         }
         let _ = writeln!(
             out,
-            "  {} of {} mappings served from what was kept, {} of {} unmappings kept",
+            "  {} of {} mappings served from kept memory, {} of {} unmappings kept",
             n("mmap_served"),
             n("mmap"),
             n("munmap_kept"),
@@ -125,7 +125,7 @@ mod tests {
         libquell.so in 7 a?b
           it keeps nothing: the kernel or a device may have hold of pages of this process
           it is off: all calls go to the kernel
-          1,001 of 1,000 mappings served from what was kept, 1,003 of 1,002 unmappings kept
+          1,001 of 1,000 mappings served from kept memory, 1,003 of 1,002 unmappings kept
           1,005 of 1,004 MADV_DONTNEED zeroed, 1,007 of 1,006 MADV_FREE dropped
           kept now: 1.01 kB; 1.01 kB may be unused beside that
           given back in 1,008 batches of 1,009 regions; memory was short 1,017 times

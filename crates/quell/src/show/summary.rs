@@ -247,12 +247,13 @@ fn write_stacks(out: &mut String, s: &Summary, top: usize) {
 /// The meaning of lost records, some of which were counted but had no room for a row of their own.
 pub(crate) fn lost_note(all: u64, crowded: u64) -> String {
     let told = format!("lost {}", count(all));
-    let more = format!("counted under {MORE}, for too many processes were to be told apart");
+    let more =
+        format!("counted under {MORE}, because there were too many processes for a row each");
     match all.saturating_sub(crowded) {
         0 => format!("{told}: {more}"),
-        _ if crowded == 0 => format!("{told}: figures that need records are too low by so much"),
+        _ if crowded == 0 => format!("{told}: figures from records are too low by as many"),
         n => format!(
-            "{told}: figures that need records are too low by {}, and {} {more}",
+            "{told}: figures from records are too low by {}, and {} {more}",
             count(n),
             count(crowded)
         ),
@@ -312,7 +313,7 @@ mod tests {
     fn what_was_lost() {
         assert_eq!(
             lost_note(7, 0),
-            "lost 7: figures that need records are too low by so much"
+            "lost 7: figures from records are too low by as many"
         );
         assert!(lost_note(7, 7).starts_with("lost 7: counted under (more)"));
         let both = lost_note(7, 3);

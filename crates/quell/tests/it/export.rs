@@ -68,7 +68,7 @@ fn bad_trace_leaves_the_output() {
 /// What is said of a trace that was made up: that it has no counts and, where that matters, no stacks.
 fn missing(format: &str) -> &'static str {
     const ALL: &str = "quell: the trace has no counts: whether something was lost is not known\n\
-        quell: the trace has no stacks (stacks.jsonl): what is by stack is not in the export\n";
+        quell: the trace has no stacks (stacks.jsonl): the export lacks all that is by stack\n";
     let one_line = ALL.find('\n').expect("two lines") + 1;
     match format {
         "hgrm" | "hlog" | "csv" => &ALL[..one_line],

@@ -288,7 +288,7 @@ fn plan_usage() {
         .output()
         .expect("quell starts");
     assert!(
-        text(&out.stderr).contains("say what to plan for"),
+        text(&out.stderr).contains("to plan for"),
         "{}",
         text(&out.stderr)
     );
