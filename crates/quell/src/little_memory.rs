@@ -14,11 +14,11 @@ const MIN_BYTES_FOR_TABLES: u64 = 192 << 20;
 /// up to 54 MB.
 const MIN_BYTES_FOR_ACCOUNT: u64 = 72 << 20;
 
-/// A recording takes so many without either, with the names of code: it took 52 MB in a group of 60 MB, and in one of 48 MB
+/// The need of a recording without either, with the names of code: it took 52 MB in a group of 60 MB, and in one of 48 MB
 /// the kernel killed it.
 const MIN_BYTES_FOR_RECORDING: u64 = 56 << 20;
 
-/// Counting takes so many: 28 MB in a group of 32 MB.
+/// The need of counting: it took 28 MB in a group of 32 MB.
 const MIN_BYTES_FOR_COUNTING: u64 = 28 << 20;
 
 fn is_short(needed: u64, left_out: &str) -> bool {

@@ -27,6 +27,7 @@ mod report;
 mod show;
 mod subject;
 mod target;
+mod temp_dir;
 mod top;
 mod usage;
 

@@ -19,10 +19,10 @@ use crate::cli::FleetArgs;
 use crate::clock::wall_ns;
 use crate::fleet::{self, FleetAnswers, TraceChoice, choose_traces, json, of_the_future, text};
 use crate::launch::signals;
-use crate::prove::temp_dir::{FLEET_FOLDER, TempDir};
 use crate::show::table::{Table, plain};
 use crate::show::units::plural;
 use crate::show::{self, emit, unless_gone};
+use crate::temp_dir::{FLEET_FOLDER, TempDir};
 use crate::usage::usage;
 
 /// The default number of rows in text: for one question, and for each answer of the summary.

@@ -25,7 +25,6 @@ use crate::plan::{
     Environment, PlannedJson, describe_candidates, describe_remedies, how_to_keep,
     overridden_settings, save_plan,
 };
-use crate::prove::temp_dir::{RUN_TRACE, TempDir, WATCHED_TRACE};
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::command::{command_title, shell_words};
 use crate::show::lines::bullet_list;
@@ -33,6 +32,7 @@ use crate::show::style::BOLD;
 use crate::show::units::{count, percent, plural};
 use crate::show::{self, emit};
 use crate::target::{self, seconds};
+use crate::temp_dir::{RUN_TRACE, TempDir, WATCHED_TRACE};
 use crate::usage::usage;
 
 /// The default output of `quell record`.

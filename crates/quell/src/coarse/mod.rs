@@ -1,6 +1,6 @@
 //! `quell stat` where the probe can't be loaded: the counts that anybody may read in /proc, and a list of those it lacks.
 
-mod sample;
+mod proc_counts;
 mod text;
 
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::preload::Library;
 use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{End, Watch};
-use sample::{FaultScope, ProcCounts};
+use proc_counts::{FaultScope, ProcCounts};
 
 /// /proc is read at this interval: a thread that ends is counted up to the last reading before.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::sample::ProcSummary;
+use super::proc_counts::ProcSummary;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::Table;
 use crate::show::units::{count, percent, plural, time};
@@ -168,7 +168,7 @@ pub(crate) fn summary_text(seen: &ProcSummary, title: &str, why: &str) -> String
 mod tests {
     use std::time::Duration;
 
-    use super::super::sample::{CpuTicks, MemoryStalls, PageFaults};
+    use super::super::proc_counts::{CpuTicks, MemoryStalls, PageFaults};
     use super::*;
 
     fn seen() -> ProcSummary {

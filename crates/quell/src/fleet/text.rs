@@ -10,7 +10,7 @@ use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, plural, time};
 
-/// So many characters of a build id are shown, which is enough to distinguish builds.
+/// The shown length of a build id, which is enough to distinguish builds.
 const BUILD_ID_CHARS: usize = 12;
 
 /// All answers, each with at most `top` rows.

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::counters::{self, ShimCounters};
 
-/// So many processes are remembered at most, because a loop of forks has no end.
+/// The number of remembered processes has a bound, because a loop of forks has no end.
 const MAX_PROCESSES: usize = 1000;
-/// Reading takes at most one part in so many of a CPU. A reading of all processes takes a far smaller part, because it holds
-/// the locks of their mappings.
+/// Reading takes at most this fraction of a CPU, one hundredth. A reading of all processes takes a far smaller one, because
+/// it holds the locks of their mappings.
 const COST_DIVISOR: u32 = 100;
 const COST_DIVISOR_OF_ALL: u32 = 1000;
 

@@ -5,8 +5,8 @@
 
 use super::failed::{BadEnd, FailedRun};
 
-/// The whole plan is run again so many times at most to see the failure once more. Nobody would wait for the runs that
-/// a rarer failure needs before it can be pinned on one remedy.
+/// The most repeats of the whole plan to see the failure once more. Nobody would wait for the runs that a rarer failure
+/// needs before it can be pinned on one remedy.
 const MAX_PLAN_REPEATS: u32 = 3;
 
 /// The result of a search for the remedy that breaks a program.

@@ -17,7 +17,7 @@ fn failure() -> FailedRun {
     }
 }
 
-/// Searches a plan of so many remedies, of a program that fails where `breaks` says so of the remedies and of the
+/// Searches a plan with a number of remedies, for a program that fails where `breaks` says so for the remedies and for the
 /// number of the run; and the sets that were run.
 fn search(
     remedies: usize,

@@ -7,7 +7,7 @@ use quell_event::text::is_plain;
 
 use crate::launch::{Status, signals};
 
-/// Only the end of a long output is shown: so many lines, of so many bytes.
+/// Only the end of a long output is shown, within both of these bounds.
 const MAX_SHOWN_LINES: usize = 12;
 const MAX_SHOWN_BYTES: usize = 4096;
 
@@ -34,11 +34,11 @@ pub(crate) struct BadEnd {
 pub(crate) enum FailureKind {
     /// It ended by a signal, or with a status that is not 0.
     Ended(Status),
-    /// It was stopped after so long.
+    /// It was stopped after this time.
     NotEnded(Duration),
     /// The server accepted no connection within this time.
     NotReady(Duration),
-    /// Its output lacks a number that the user asked for, by this name.
+    /// Its output lacks a number for the user's metric of this name.
     NoMetric(String),
 }
 
@@ -144,7 +144,7 @@ impl fmt::Display for FailedRun {
 
 impl std::error::Error for FailedRun {}
 
-/// Somebody asked quell to stop, by this signal.
+/// The error that this signal interrupted quell.
 #[derive(Debug)]
 pub(crate) struct Interrupted(pub(crate) i32);
 

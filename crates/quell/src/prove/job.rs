@@ -14,13 +14,13 @@ use crate::launch::{self, Ended, Output, Running, Setup, Spec, Usage, Whose, sig
 use crate::show::command::shell_words;
 use crate::usage::usage;
 
-/// A server that starts is asked at this interval whether it is ready.
+/// The interval at which a starting server is tested for readiness.
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a server may take to end by SIGTERM: it may have data to write.
 const SERVER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A run with the plan is taken to hang if it lasts so many times as long as the longest run without, and longer by this
-/// time as well. The bound is generous: a plan that is only slow should not be ended, because the pairs judge that better.
+/// A run with the plan is taken to hang if it lasts this many times as long as the longest run without it, and also longer
+/// by `MIN_HANG_EXCESS`. The bound is generous: a slow plan should not be ended, because the pairs judge it better.
 const HANG_FACTOR: u32 = 20;
 const MIN_HANG_EXCESS: Duration = Duration::from_secs(60);
 

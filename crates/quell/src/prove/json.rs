@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 
 use super::left_out::LeftOut;
 use super::metric::MetricUnit;
+use super::pair_accounts;
 use super::proof::{JudgedMetric, Proof};
-use super::spent;
 use super::tried::TriedChange;
 use crate::plan::PlannedJson;
 
@@ -35,7 +35,7 @@ struct ProofJson<'a> {
     tried: Vec<TriedJson<'a>>,
     metrics: MetricsJson<'a>,
     observed: Option<ObservedJson>,
-    account: Option<spent::AccountJson<'a>>,
+    account: Option<pair_accounts::AccountJson<'a>>,
     /// Advice for costs that no setting reaches.
     advice: &'a [Advised],
     notes: &'a [String],
@@ -223,7 +223,7 @@ pub(crate) fn proof_json(proof: &Proof) -> anyhow::Result<String> {
             shootdowns: e.shootdowns,
             page_faults: e.page_faults,
         }),
-        account: spent::AccountJson::new(proof.account.as_ref(), proof.spent.as_deref()),
+        account: pair_accounts::AccountJson::new(proof.account.as_ref(), proof.spent.as_deref()),
         advice: &proof.advice,
         notes: &proof.notes,
         seed: proof.seed,

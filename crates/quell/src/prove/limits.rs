@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// A race takes about so long where the user sets no bound, and where a few rounds don't take longer.
+/// The time for a race where the user sets no bound; a race of long runs takes longer, for its few rounds.
 const RACE_PATIENCE: Duration = Duration::from_secs(90);
-/// A proof goes on for about so long where its pairs leave a gain open.
+/// The time for further pairs where those of the proof leave a gain open.
 const PROOF_PATIENCE: Duration = Duration::from_secs(180);
-/// A race has so many rounds: fewer distinguish nothing, and more are left to the proof.
+/// The usual number of rounds of a race: fewer distinguish nothing, and more are left to the proof.
 const USUAL_ROUNDS: std::ops::RangeInclusive<usize> = 4..=8;
-/// A race has so many rounds where the user allows the time, to distinguish smaller gains.
+/// The most rounds of a race where the user allows the time, to distinguish smaller gains.
 const MAX_ROUNDS: usize = 20;
 
 /// The bounds of one proof.
@@ -16,7 +16,7 @@ const MAX_ROUNDS: usize = 20;
 pub(crate) struct ProofLimits {
     /// The most runs, all together.
     pub(crate) runs: Option<usize>,
-    /// The time at which all of it should be over.
+    /// The time at which the whole proof should be over.
     pub(crate) until: Option<Instant>,
     /// Runs that are kept for the proof.
     pub(crate) proof: usize,

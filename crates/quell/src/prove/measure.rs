@@ -9,10 +9,10 @@ use super::failed::{FailedRun, FailureKind};
 use super::job::ProveJob;
 use super::metric::Metric;
 use super::sample::RunSample;
-use super::temp_dir::{OBSERVED_TRACE, TempDir};
 use super::watch::{AccountWatcher, CountingWatcher, RecordingWatcher};
 use crate::evidence;
 use crate::launch::Setup;
+use crate::temp_dir::{OBSERVED_TRACE, TempDir};
 
 /// Runs the job once, with exact counters only.
 pub(crate) fn run_counted(

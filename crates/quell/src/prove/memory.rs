@@ -11,12 +11,12 @@ use crate::show::units::percent;
 pub(crate) struct MemoryBudget {
     /// The share by which the program may grow.
     pub(crate) share: f64,
-    /// It may grow by so many bytes in any case.
+    /// It may grow by this number of bytes in any case.
     pub(crate) at_least: u64,
 }
 
 impl MemoryBudget {
-    /// It is judged after so many runs: a single one may be an exception.
+    /// The number of runs after which it is judged: a single one may be an exception.
     const MIN_RUNS: usize = 2;
     /// Without a bound of the user's, memory may double: the verdict names the price.
     const UNASKED_SHARE: f64 = 1.0;
@@ -56,7 +56,7 @@ mod tests {
 
     const MB: f64 = 1e6;
 
-    /// Check that a budget which was asked for is kept to, and that without one memory may double.
+    /// Check that the user's budget is kept to, and that without one memory may double.
     #[test]
     fn asked_for() {
         let options = PlanOptions {

@@ -48,7 +48,8 @@ impl MemoryShortage {
 mod tests {
     use super::*;
 
-    /// Check that a plan without the library is not asked about, and one with it says in how many runs memory was short.
+    /// Check that a plan without the library has no note, and that one with it names the number of runs in which memory was
+    /// short.
     #[test]
     fn notes() {
         let none = BTreeMap::from([("LD_PRELOAD".to_owned(), "/a/libother.so".to_owned())]);

@@ -115,7 +115,7 @@ const BUILT_IN: [(&str, &str, MetricUnit, Kind, Role); 8] = [
     ),
 ];
 
-/// The metrics of every run, and those that the user asked for by `NAME=REGEX` or `NAME^=REGEX`.
+/// The metrics of every run, and the user's own, given as `NAME=REGEX` or `NAME^=REGEX`.
 pub(crate) fn all_metrics(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
     let built_in = BUILT_IN
         .iter()

@@ -21,13 +21,13 @@ mod memory;
 mod memory_shortage;
 mod mend;
 mod metric;
+mod pair_accounts;
 mod pairs;
 mod progress;
 mod proof;
 mod sample;
 mod search;
-mod spent;
-pub(crate) mod temp_dir;
+
 mod text;
 mod tried;
 mod watch;

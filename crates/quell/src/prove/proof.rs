@@ -12,8 +12,8 @@ use quell_stats::{
 
 use super::left_out::LeftOut;
 use super::metric::Metric;
+use super::pair_accounts::PairAccounts;
 use super::sample::RunSample;
-use super::spent::PairAccounts;
 use super::tried::TriedChange;
 use crate::show::account::is_nothing_to_win;
 use crate::show::units::{percent, plural};

@@ -22,7 +22,7 @@ use crate::launch::Setup;
 use crate::plan::{self, Environment};
 use crate::show::units::{plural, time};
 
-/// The search ends after so many observed runs with the winners so far.
+/// The most observed runs with the winners so far, after which the search ends.
 const MAX_STEPS: usize = 3;
 
 /// The result of a search.

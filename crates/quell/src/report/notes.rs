@@ -9,7 +9,7 @@ use quell_event::trace::{Frame, Mark};
 use super::code::{Code, file_name_of};
 use crate::show::units::count;
 
-/// A flaw of less than one stack in so many is not worth a line.
+/// A flaw of less than one stack in this number is not worth a line.
 const MIN_NOTED_DIVISOR: u64 = 10;
 
 /// The notes on these user stacks, each with its number of shootdowns.
@@ -61,7 +61,7 @@ struct StackFlaws<'c> {
     marks: BTreeMap<Mark, PerFile<'c>>,
 }
 
-/// The total, and the place with the most of it; by its name where several have the same.
+/// The total, and the place with the largest part; the first by name where several are equal.
 fn total_and_largest<'c>(places: &PerFile<'c>) -> Option<(u64, &'c str)> {
     let most = places.iter().max_by_key(|&(name, n)| (n, Reverse(name)));
     Some((places.values().sum(), most?.0))

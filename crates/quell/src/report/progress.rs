@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Reading that takes no longer needs no line.
 const SILENT_TIME: Duration = Duration::from_secs(1);
 
-/// A caller that reads rows one by one should report after so many.
+/// The number of rows after which a caller that reads them one by one should report.
 pub(super) const ROWS_PER_STEP: u64 = 1 << 16;
 
 /// A line on a terminal, shown after a second; elsewhere there is none.

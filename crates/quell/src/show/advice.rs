@@ -9,7 +9,7 @@ use super::style::{BOLD, DIM};
 use super::symbol;
 use super::units::{percent, time};
 
-/// Text shows so many at most; JSON has all.
+/// The most advice in text; JSON has all.
 const MAX_ADVICE_SHOWN: usize = 2;
 
 /// The part of a report that has the advice; empty without any. `cpu_ns` is the CPU time of all watched processes.

@@ -3,7 +3,7 @@
 use quell_event::Text;
 use quell_remedy::quote;
 
-/// A shown command has at most so many bytes, and one in a title at most so many characters.
+/// The bounds of a shown command in bytes, and of one in a title in characters.
 const MAX_COMMAND_BYTES: usize = 4096;
 pub(crate) const LONGEST_TITLE: usize = 200;
 

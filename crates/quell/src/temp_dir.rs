@@ -32,7 +32,7 @@ const FOLDER_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// A folder is made anew so many times, in case another quell removes it before it is locked.
+/// The most attempts to make a folder, in case another quell removes it before it is locked.
 const MAX_TRIES: u32 = 100;
 
 /// A temporary folder of this process.
