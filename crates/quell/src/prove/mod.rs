@@ -27,7 +27,6 @@ mod progress;
 mod proof;
 mod sample;
 mod search;
-
 mod text;
 mod tried;
 mod watch;
