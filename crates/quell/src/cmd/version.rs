@@ -32,7 +32,7 @@ fn feature_lines(
 ) -> String {
     let mut out = format!("kernel {release}, by its symbols\n");
     for (name, found) in features {
-        // writing to a String does not fail
+        // Writing to a String does not fail.
         let _ = match found {
             Ok(()) => writeln!(out, "  {name:8} yes"),
             Err(why) => writeln!(out, "  {name:8} no: {why}"),

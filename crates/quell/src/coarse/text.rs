@@ -71,7 +71,7 @@ pub(crate) fn summary_json(seen: &ProcSummary, why: &str) -> Value {
 /// The counts as text, and under them a line with the missing figures and the reason.
 pub(crate) fn summary_text(seen: &ProcSummary, title: &str, why: &str) -> String {
     let mut out = String::new();
-    // writing to a String does not fail
+    // Writing to a String does not fail.
     let _ = writeln!(
         out,
         "{BOLD}{title}, as far as /proc tells{BOLD:#} {DIM}(proc, {}){DIM:#}\n",

@@ -48,12 +48,9 @@ impl TraceSide {
                 ..Amount::default()
             };
             // A stack without frames names no code.
-            if let Some(stable_frames) = code
-                .stack(number)
-                .map(stable_frames)
-                .filter(|f| !f.is_empty())
-            {
-                stacks.entry(stable_frames).or_default().add(&amount);
+            let frames = code.stack(number).map(stable_frames);
+            if let Some(frames) = frames.filter(|f| !f.is_empty()) {
+                stacks.entry(frames).or_default().add(&amount);
             }
         }
         let meta = trace.meta();

@@ -18,7 +18,7 @@ const NO_CLAIM: &str = "One recording of each is no proof of better or worse: \
 /// The whole text. Each table has at most `top` rows, and says how many it leaves out.
 pub(crate) fn comparison_text(c: &Comparison, top: usize) -> String {
     let mut out = String::new();
-    // writing to a String does not fail
+    // Writing to a String does not fail.
     for (name, side) in [("A", &c.a), ("B", &c.b)] {
         let (title, backend) = (&side.title, &side.summary.backend);
         let _ = writeln!(

@@ -17,7 +17,7 @@ const BUILD_ID_CHARS: usize = 12;
 pub(crate) fn answers_text(asked: &FleetAnswers<'_>, top: usize) -> String {
     let choice = asked.choice;
     let mut out = String::new();
-    // writing to a String does not fail
+    // Writing to a String does not fail.
     let _ = writeln!(
         out,
         "{BOLD}{} of {}{BOLD:#} {DIM}({} to {}, {} traced){DIM:#}",

@@ -129,14 +129,14 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
             nothing = Some(proof::why_nothing(&plan, evidence, account.as_ref()));
         }
         _ => {
-            let asked = ProofTask {
+            let task = ProofTask {
                 job: &job,
                 metrics: &metrics,
                 looks: &looks,
                 limits,
                 seed,
             };
-            ran = run_what_works(&asked, &mut plan, &mut left_out)?;
+            ran = run_what_works(&task, &mut plan, &mut left_out)?;
             if plan.remedies.is_empty() && !left_out.is_empty() {
                 nothing = Some(proof::NOTHING_LEFT.to_owned());
             }
@@ -148,7 +148,11 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
     let environment = mend::environment_of(&plan)?;
     let pairs = ran.pairs;
     if ran.interrupted.is_some() && interrupted.is_none() {
-        let note = format!("interrupted after {} of {} pairs", pairs.len(), ran.asked);
+        let note = format!(
+            "interrupted after {} of {} pairs",
+            pairs.len(),
+            ran.intended
+        );
         notes.insert(0, note);
     }
     notes.extend(plan::overridden_settings(&environment, &plan::own_variable));
@@ -188,7 +192,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
 /// Runs the pairs. Where the plan breaks the program, they are run again with the rest of it, until that works or nothing
 /// is left.
 fn run_what_works(
-    asked: &ProofTask<'_>,
+    task: &ProofTask<'_>,
     plan: &mut Plan,
     left_out: &mut Vec<LeftOut>,
 ) -> anyhow::Result<Pairs> {
@@ -196,7 +200,7 @@ fn run_what_works(
     while !plan.remedies.is_empty() || left_out.is_empty() {
         let environment = mend::environment_of(plan)?;
         let runs = PairRunner {
-            asked,
+            task,
             plan,
             environment: &environment,
         };
@@ -204,7 +208,7 @@ fn run_what_works(
             Ok(match ran {
                 PairsOutcome::Pairs(pairs) => Some(pairs),
                 PairsOutcome::BrokenPlan(broke) => {
-                    left_out.extend(mend::mend_plan(asked.job, asked.metrics, plan, &broke)?);
+                    left_out.extend(mend::mend_plan(task.job, task.metrics, plan, &broke)?);
                     None
                 }
             })
@@ -212,7 +216,7 @@ fn run_what_works(
         match tried {
             Ok(Some(pairs)) => return Ok(pairs),
             // The pairs are made anew: runs with more in the plan say nothing about the rest.
-            Ok(None) => asked.job.progress.more_runs(3 + 2 * asked.looks.first()),
+            Ok(None) => task.job.progress.more_runs(3 + 2 * task.looks.first()),
             Err(err) => return Err(with_earlier_blame(left_out, err)),
         }
     }

@@ -32,7 +32,7 @@ pub(super) enum PairsOutcome {
 pub(super) struct Pairs {
     pub(super) pairs: Vec<(RunSample, RunSample)>,
     /// The number of pairs that were intended.
-    pub(super) asked: usize,
+    pub(super) intended: usize,
     /// The accounts of one more pair.
     pub(super) spent: Option<Box<PairAccounts>>,
     pub(super) notes: Vec<String>,
@@ -61,7 +61,7 @@ pub(super) struct ProofTask<'a> {
 
 /// Runs the pairs of one plan.
 pub(super) struct PairRunner<'a> {
-    pub(super) asked: &'a ProofTask<'a>,
+    pub(super) task: &'a ProofTask<'a>,
     pub(super) plan: &'a Plan,
     pub(super) environment: &'a Environment,
 }
@@ -102,7 +102,7 @@ impl PairRunner<'_> {
     }
 
     fn run_into(&self, ran: &mut Pairs, with_plan: &mut WithPlan<'_>) -> anyhow::Result<()> {
-        let ProofTask { job, looks, .. } = *self.asked;
+        let ProofTask { job, looks, .. } = *self.task;
         if job.longest_plain.get().is_none() && with_plan.setup != Setup::NONE {
             // For a plan that the user gave: a failure of the program by itself must show before the plan is blamed for one.
             job.progress.log_line("warming up, without the plan");
@@ -115,19 +115,19 @@ impl PairRunner<'_> {
             job.progress.say(&note);
             ran.notes.push(note);
         }
-        ran.asked = looks.first();
+        ran.intended = looks.first();
         let began = Instant::now();
-        for (index, order) in looks.orders(self.asked.seed).into_iter().enumerate() {
-            if index == ran.asked {
+        for (index, order) in looks.orders(self.task.seed).into_iter().enumerate() {
+            if index == ran.intended {
                 let run = began.elapsed() / u32::try_from(2 * index).unwrap_or(u32::MAX);
                 match self.next_look(ran, run) {
-                    Some(next) => ran.asked = next,
+                    Some(next) => ran.intended = next,
                     None => break,
                 }
             }
-            let (number, asked) = (index + 1, ran.asked);
-            let with = format!("pair {number} of {asked}, with the plan");
-            let without = format!("pair {number} of {asked}, without the plan");
+            let (number, intended) = (index + 1, ran.intended);
+            let with = format!("pair {number} of {intended}, with the plan");
+            let without = format!("pair {number} of {intended}, without the plan");
             let (before, after) = match order {
                 PairOrder::BeforeFirst => {
                     let before = self.without_plan(&without)?;
@@ -139,8 +139,8 @@ impl PairRunner<'_> {
                 }
             };
             job.progress.log_line(&format!(
-                "pair {number} of {asked}: {}",
-                in_a_line(self.asked.metrics, &before, &after)
+                "pair {number} of {intended}: {}",
+                in_a_line(self.task.metrics, &before, &after)
             ));
             ran.pairs.push((before, after));
         }
@@ -160,7 +160,7 @@ impl PairRunner<'_> {
             looks,
             limits,
             seed,
-        } = *self.asked;
+        } = *self.task;
         let made = ran.pairs.len();
         let next = looks.next(made)?;
         let (judged, _) = proof::judge_metrics(metrics, &ran.pairs, looks, seed);
@@ -198,7 +198,7 @@ impl PairRunner<'_> {
         &self,
         with_plan: &mut WithPlan<'_>,
     ) -> anyhow::Result<Option<Box<PairAccounts>>> {
-        let job = self.asked.job;
+        let job = self.task.job;
         job.progress
             .log_line("one more run without and with the plan, for the account of the time");
         let before = measure::run_for_account(
@@ -211,12 +211,12 @@ impl PairRunner<'_> {
         };
         let when = "the run for the account, with the plan";
         let after =
-            with_plan.run_pairs(when, |setup| measure::run_for_account(job, setup, when))?;
+            with_plan.run_watched(when, |setup| measure::run_for_account(job, setup, when))?;
         Ok(after.map(|after| Box::new(PairAccounts { before, after })))
     }
 
     fn without_plan(&self, when: &str) -> anyhow::Result<RunSample> {
-        measure::run_counted(self.asked.job, Setup::NONE, self.asked.metrics, when)
+        measure::run_counted(self.task.job, Setup::NONE, self.task.metrics, when)
     }
 }
 
@@ -231,14 +231,14 @@ struct WithPlan<'a> {
 
 impl WithPlan<'_> {
     fn run_counted(&mut self, when: &str) -> anyhow::Result<RunSample> {
-        let ProofTask { job, metrics, .. } = *self.runs.asked;
-        self.run_pairs(when, |setup| {
+        let ProofTask { job, metrics, .. } = *self.runs.task;
+        self.run_watched(when, |setup| {
             measure::run_counted(job, setup, metrics, when)
         })
     }
 
     /// Makes one run, however it is watched. If it fails, the plan is to blame.
-    fn run_pairs<T>(
+    fn run_watched<T>(
         &mut self,
         when: &str,
         run: impl FnOnce(&Setup) -> anyhow::Result<T>,

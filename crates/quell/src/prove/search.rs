@@ -73,8 +73,8 @@ impl Entrant {
     }
 
     fn from_candidates(candidates: Vec<Vec<Planned>>) -> anyhow::Result<Vec<Self>> {
-        let distinct_labels = distinct_labels(&candidates);
-        let entrants = candidates.into_iter().zip(distinct_labels);
+        let labels = distinct_labels(&candidates);
+        let entrants = candidates.into_iter().zip(labels);
         entrants
             .map(|(changes, label)| Self::new(changes, label))
             .collect()
@@ -308,7 +308,7 @@ impl PlanSearch<'_> {
         ends: &mut [Option<String>],
     ) -> anyhow::Result<()> {
         let objective = metric::objective_of(self.metrics);
-        let distinct_labels: Vec<&str> = entrants.iter().map(|e| e.label.as_str()).collect();
+        let labels: Vec<&str> = entrants.iter().map(|e| e.label.as_str()).collect();
         let mut memory = vec![Vec::new(); entrants.len()];
         while let Some(group) = race.next_group() {
             let mut ran = Vec::with_capacity(group.len());
@@ -347,11 +347,7 @@ impl PlanSearch<'_> {
                 ran.push((runner, value));
             }
             race.record(&ran);
-            let told = so_far(
-                &race.standings(),
-                &distinct_labels,
-                objective.higher_is_better(),
-            );
+            let told = so_far(&race.standings(), &labels, objective.higher_is_better());
             self.job.progress.so_far(told);
         }
         Ok(())

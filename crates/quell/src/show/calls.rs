@@ -69,7 +69,7 @@ pub(crate) fn rows(calls: &Calls) -> Vec<Row<'_>> {
 
 /// Writes all tables of function calls, each with at most `top` rows.
 pub(super) fn write_calls(out: &mut String, calls: &Calls, top: usize) {
-    // writing to a String does not fail
+    // Writing to a String does not fail.
     heading(out, "Function calls: functions that CPUs ran for others");
     let total = calls.total();
     let mut notes = vec![format!(

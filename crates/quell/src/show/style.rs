@@ -11,6 +11,6 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// Writes the title of a part, after an empty line.
 pub(crate) fn heading(out: &mut String, text: &str) {
-    // writing to a String does not fail
+    // Writing to a String does not fail.
     let _ = writeln!(out, "\n{BOLD}{text}{BOLD:#}");
 }

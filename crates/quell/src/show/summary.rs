@@ -19,7 +19,7 @@ pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
 /// The whole text with advice, which has its place below the first line.
 pub(crate) fn advised_text(s: &Summary, title: &str, advice: &[Advised], top: usize) -> String {
     let mut out = String::new();
-    // writing to a String does not fail
+    // Writing to a String does not fail.
     let _ = writeln!(
         out,
         "{BOLD}{title}{BOLD:#} {DIM}({}, {}){DIM:#}\n",
@@ -81,7 +81,7 @@ fn write_totals(out: &mut String, s: &Summary) {
         t.row(vec![time(q.sum), name.into(), quantiles_text(q)]);
     }
     t.row(lost_share(s));
-    // the first line of the table is its empty heading
+    // The first line of the table is its empty heading.
     out.push_str(t.text().trim_start_matches('\n'));
 }
 
