@@ -1,4 +1,4 @@
-//! The time, and quell's own cost.
+//! Clocks: the time, and quell's own CPU time.
 
 use rustix::time::{ClockId, clock_gettime};
 

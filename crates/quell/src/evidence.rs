@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use crate::launch::tests::alone;
 
-    /// Check that a file with rights that its user lacks is known, and no other is taken for one.
+    /// Check that a file with rights that its user lacks is recognised, and no other is.
     #[test]
     fn rights_of_a_file() {
         let (root, user) = ((0, 0), (1000, 1000));
@@ -313,10 +313,10 @@ mod tests {
             (0o755, root, false, user, false),
             (0o4755, root, false, user, true),
             (0o2755, root, false, user, true),
-            // no right to execute for the group
+            // The group has no right to execute it.
             (0o2745, root, false, user, false),
             (0o755, root, true, user, true),
-            // of one's own
+            // It belongs to the user that starts it.
             (0o4755, root, true, root, false),
             (0o6755, user, false, user, false),
             (0o4755, user, false, root, true),

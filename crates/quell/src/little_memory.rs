@@ -51,7 +51,7 @@ pub(crate) fn may_account() -> bool {
 ///
 /// # Errors
 ///
-/// It has none; nothing was begun.
+/// It has no room; nothing was started.
 pub(crate) fn room_for_recording() -> anyhow::Result<()> {
     let than = "for less, 'quell stat' counts";
     has_room(available(), MIN_BYTES_FOR_RECORDING, "a recording", than)
@@ -61,7 +61,7 @@ pub(crate) fn room_for_recording() -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// It has none; nothing was begun.
+/// It has no room; nothing was started.
 pub(crate) fn room_for_counting() -> anyhow::Result<()> {
     let than = "'--backend proc' needs next to nothing";
     has_room(available(), MIN_BYTES_FOR_COUNTING, "to count", than)

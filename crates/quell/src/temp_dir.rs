@@ -64,7 +64,7 @@ impl TempDir {
         )
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Check that one that is in use is locked, that it is gone when it is dropped, and that one without its quell is swept.
+    /// Check that a folder in use is locked, that it is removed when it is dropped, and that one of a killed quell is removed.
     #[test]
     fn sweeps() {
         let dir = tempfile::tempdir().unwrap();

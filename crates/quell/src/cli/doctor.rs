@@ -42,7 +42,7 @@ pub(crate) struct DoctorArgs {
     /// shell.
     #[arg(long, value_name = "FORM", conflicts_with = "apply")]
     pub(crate) emit: Option<Form>,
-    /// Show the changes of hazards from --fail-on up, ask, and make them.
+    /// Show the changes that mend hazards of --fail-on and above, ask, and make them.
     #[arg(long)]
     pub(crate) apply: bool,
     /// Make the changes without asking.

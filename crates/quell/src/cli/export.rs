@@ -10,7 +10,7 @@ pub(crate) struct ExportArgs {
     pub(crate) export: Option<Format>,
     /// The weight of stacks, for pprof, folded and speedscope [default: wait].
     #[arg(long, value_enum, value_name = "WEIGHT", requires = "export")]
-    pub(crate) weight: Option<Weight>,
+    pub(crate) weight: Option<StackWeight>,
     /// The time to export, for hgrm [default: wait] and hlog [default: all three].
     #[arg(long, value_enum, value_name = "TIME", requires = "export")]
     pub(crate) of: Option<ExportedTime>,
@@ -20,7 +20,7 @@ pub(crate) struct ExportArgs {
 pub(crate) enum Format {
     /// For ui.perfetto.dev: CPUs over time, arrows from culprit to victims, counters.
     Perfetto,
-    /// For 'go tool pprof': where shootdowns, wait and stall come from.
+    /// For 'go tool pprof': the code behind shootdowns, wait and stall.
     Pprof,
     /// For flamegraph.pl and inferno: a line for each stack.
     Folded,
@@ -35,7 +35,7 @@ pub(crate) enum Format {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Weight {
+pub(crate) enum StackWeight {
     /// The wait of culprits.
     Wait,
     /// The number of shootdowns.

@@ -28,9 +28,9 @@ pub(crate) enum LabVerb {
     Watch(LabWatchArgs),
     /// Run a short set of experiments, and list doctor's rules that matter on this machine, with the measured effects.
     Advise(LabAdviseArgs),
-    /// jabperf's madv: N threads that advise a page away, with the document's figures beside.
+    /// Run jabperf's madv: N threads that give a page back by madvise, beside the figures of its author.
     SeedMadv(SeedMadvArgs),
-    /// ByteDance's finding: jemalloc's decay on, off and at once, for every jemalloc there is.
+    /// Repeat ByteDance's finding: jemalloc with decay on, off and immediate, for every jemalloc of the system.
     SeedJemalloc(SeedJemallocArgs),
     /// Measure the effect of each allocator's free() on other threads: 'alloc-free' with each allocator of the system.
     Allocators(AllocatorsArgs),
@@ -39,9 +39,9 @@ pub(crate) enum LabVerb {
     MadvRun {
         /// Threads.
         threads: usize,
-        /// Calls of each.
+        /// The calls of each thread.
         calls: u64,
-        /// 1: write the page before each.
+        /// 1: write the page before each call.
         touch: u8,
     },
     /// The program of seed-jemalloc.
@@ -71,15 +71,15 @@ pub(crate) enum LabVerb {
 /// The behaviour of the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VictimMode {
-    /// Spins, and writes down every gap.
+    /// Spins, and records every gap.
     Spin,
-    /// Sleeps: do shootdowns reach a CPU that idles?
+    /// Sleeps, to show whether shootdowns reach an idle CPU.
     Sleep,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct LabRunArgs {
-    /// Experiments by name, as 'quell lab list' prints them; 'all' is every one with a victim. Or curves.
+    /// The experiments or curves by name, as 'quell lab list' prints them; 'all' is every experiment with a victim.
     #[arg(value_name = "EXPERIMENT", required = true)]
     pub(crate) experiments: Vec<String>,
     /// Change a parameter; sizes may end in k, M or G. Repeatable.

@@ -22,7 +22,7 @@ use quell_probe::Backend;
 pub(crate) use agent::{AgentArgs, AgentLookBackArgs, AgentTracesArgs, AgentVerb};
 pub(crate) use budget::Budget;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use export::{ExportArgs, ExportedTime, Format, Weight};
+pub(crate) use export::{ExportArgs, ExportedTime, Format, StackWeight};
 pub(crate) use fleet::FleetArgs;
 pub(crate) use lab::{
     LabArgs, LabRunArgs, LabVerb, VictimMode, curve_worker_words, guard_words, worker_words,
@@ -61,7 +61,7 @@ pub(crate) enum Verb {
     Top(TopArgs),
     /// Write every shootdown into a trace.
     Record(RecordArgs),
-    /// Explain a trace: how much, who, at whom, why, where, from which code. Or compare two.
+    /// Explain a trace: costs, culprits, victims, causes, regions and code. Or compare two.
     Report(ReportArgs),
     /// List the settings of this system or process that will stall a program, each with the reason and the fix.
     Doctor(DoctorArgs),
@@ -180,7 +180,7 @@ pub(crate) struct TopArgs {
     /// CPUs that nobody should disturb, in addition to those that the kernel isolates.
     #[arg(long, value_name = "LIST")]
     pub(crate) isolated: Option<String>,
-    /// Rows of each table in text.
+    /// The most rows of each table in text.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
 }
@@ -192,7 +192,7 @@ pub(crate) struct RecordArgs {
     /// The trace: a new directory.
     #[arg(short, long, value_name = "DIR", default_value = "trace.quell")]
     pub(crate) output: PathBuf,
-    /// Replace the trace if there is one.
+    /// Replace an existing trace.
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Keep the stacks of all shootdowns, of none, or of one in N; counts are always exact.
@@ -214,7 +214,7 @@ pub(crate) struct ReportArgs {
     /// Write a page for browsers: one file that needs no network; '-' is stdout.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "output"])]
     pub(crate) html: Option<PathBuf>,
-    /// Lines of each table.
+    /// The most lines of each table.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
     #[command(flatten)]

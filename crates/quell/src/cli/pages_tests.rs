@@ -29,7 +29,7 @@ struct Command {
     is_whole: bool,
 }
 
-/// Check that each command line of quell's in the pages parses as it stands there.
+/// Check that each command line of quell in the pages parses as it stands there.
 #[test]
 fn every_command_line_in_the_pages_parses() {
     let commands: Vec<_> = pages().iter().flat_map(|page| commands_of(page)).collect();
@@ -57,7 +57,7 @@ fn every_command_line_in_the_pages_parses() {
     );
 }
 
-/// Check that a flag, a verb and a value that there are not are found, in a block and within a sentence.
+/// Check that an unknown flag, verb or value is found, in a block and within a sentence.
 #[test]
 fn what_is_no_command_line_is_found() {
     let refused = |text: &str| {
@@ -86,7 +86,7 @@ fn what_is_no_command_line_is_found() {
     );
 }
 
-/// Why a command line is refused, if it is.
+/// The reason why a command line is refused, if it is.
 fn refusal(command: &Command) -> Option<String> {
     let error = Cli::try_parse_from(&command.words).err()?;
     let lacks_value = error.kind() == ErrorKind::InvalidValue
@@ -154,7 +154,7 @@ fn commands_in(text: &str, page: &str) -> Vec<Command> {
     found
 }
 
-/// One line of a block: several commands may stand in it, and words about them behind a gap or a `#`.
+/// The commands of one line of a block. It may have several, and a remark after a gap or a `#`.
 fn add_block_line(line: &str, place: &str, found: &mut Vec<Command>) {
     let line = line.trim_start();
     let line = line.strip_prefix("$ ").unwrap_or(line);
@@ -168,7 +168,7 @@ fn add_block_line(line: &str, place: &str, found: &mut Vec<Command>) {
         rest = &inner[end..];
     }
     for part in line.split(['|', ';', '&']) {
-        // alternatives, as in `shell|systemd`, are no pipe
+        // Alternatives, as in `shell|systemd`, are no pipe.
         if !line.contains(" | ") && line.contains('|') {
             add_command(line, place, true, found);
             break;
@@ -177,7 +177,7 @@ fn add_block_line(line: &str, place: &str, found: &mut Vec<Command>) {
     }
 }
 
-/// A command, if it is one of quell's.
+/// The words of a command, if it is quell.
 fn add_command(text: &str, place: &str, is_whole: bool, found: &mut Vec<Command>) {
     let mut words = words_of(text);
     while words

@@ -19,7 +19,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// With one victim, 3 µs of wait and 400 ns of stall for each shootdown.
+    /// Each shootdown has one victim, 3 µs of wait and 400 ns of stall.
     pub(super) fn side(&self) -> TraceSide {
         let n: u64 = self.causes.iter().map(|c| c.1).sum();
         let spread = |each: u64| Quantiles {
@@ -93,7 +93,7 @@ impl Made {
     }
 }
 
-/// Of these ms of CPU time, of CPU time and of time asleep by mechanism.
+/// An account with this CPU time, and with CPU time and time asleep by mechanism, all in ms.
 pub(crate) fn account(cpu_ms: u64, rows: &[(Mechanism, u64, u64)]) -> AccountSummary {
     let ms = |ms: u64| ms * 1_000_000;
     let within = |ns: u64| [ns * 9 / 10, ns * 11 / 10];
@@ -120,7 +120,7 @@ pub(crate) fn account(cpu_ms: u64, rows: &[(Mechanism, u64, u64)]) -> AccountSum
     }
 }
 
-/// A program before a plan, and half as long after it.
+/// A program before a plan and after it, which halved its time.
 pub(super) fn before_and_after() -> Comparison {
     let before = Made {
         duration_ns: 10_000_000_000,

@@ -43,7 +43,7 @@ impl Comparison {
     ///
     /// # Errors
     ///
-    /// One of them is none, or can't be read.
+    /// One of the folders has no trace, or it can't be read.
     pub(crate) fn open(a: &Path, b: &Path) -> anyhow::Result<Self> {
         Ok(Self::of(TraceSide::open(a)?, TraceSide::open(b)?))
     }

@@ -103,7 +103,7 @@ mod tests {
         choice.traces.iter().map(of).collect()
     }
 
-    /// Check that weeks are counted back from the newest trace, and that nothing is left out unless it is said.
+    /// Check that weeks are counted back from the newest trace, and that no trace is left out without `--since`.
     #[test]
     fn periods_go_back() {
         let all = choose_traces(traces(&[1, 94, 100, 86, 87, 93]), None, false);
@@ -115,7 +115,7 @@ mod tests {
         assert!(all.has_period(1) && !all.has_period(3));
     }
 
-    /// Check that traces of a clock that is far ahead are taken out, and no others.
+    /// Check that traces of a host whose clock is far ahead are taken out, and no others.
     #[test]
     fn the_future_is_taken_out() {
         let mut all = traces(&[99, 130, 100, 101, 102]);

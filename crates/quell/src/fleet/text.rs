@@ -242,7 +242,7 @@ mod tests {
         ");
     }
 
-    /// Check that stacks have a line a frame.
+    /// Check that stacks have a line for each frame.
     #[test]
     fn write_stacks() {
         let columns = [

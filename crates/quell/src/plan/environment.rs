@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(String::from_utf8(out.stdout).unwrap(), value);
     }
 
-    /// Check that a variable that both set is said, and one that stays as it is isn't.
+    /// Check that there is a note for a variable that both set, and none where the value stays.
     #[test]
     fn merging_is_said() {
         let environment =

@@ -29,7 +29,7 @@ pub(crate) fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     Plan::from_toml(&text).map_err(|err| usage(format!("{shown}: {err:#}")))
 }
 
-/// Opens a regular file. A pipe would keep quell for ever where nobody writes to it, and a device has no end.
+/// Opens a regular file. A pipe without a writer would block quell for ever, and a device has no end.
 fn open_regular_file(path: &Path) -> io::Result<File> {
     let regular = |is_file: bool| match is_file {
         true => Ok(()),
@@ -37,7 +37,7 @@ fn open_regular_file(path: &Path) -> io::Result<File> {
             "it is no regular file: write the plan to one",
         )),
     };
-    // Before it is opened, which alone may have an effect on a device.
+    // This is checked before it is opened, because opening alone may have an effect on a device.
     regular(fs::metadata(path)?.is_file())?;
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;

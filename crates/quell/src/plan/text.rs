@@ -72,7 +72,7 @@ pub(crate) fn could_help(p: &Planned, label: &str) -> String {
     format!("could help: {label}: {what}")
 }
 
-/// All that could help, each with its settings and the time that it touches; nothing if there is none.
+/// All changes that could help, each with its settings and the time that it touches; empty if there are none.
 pub(crate) fn describe_candidates(all: &[Planned], command: &str) -> String {
     let mut out = String::new();
     if all.is_empty() {

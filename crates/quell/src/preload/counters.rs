@@ -141,7 +141,7 @@ fn parse_counters(bytes: &[u8]) -> Option<Vec<(&'static str, u64)>> {
 mod tests {
     use super::*;
 
-    /// Check that counts are read behind the mark, as many as there are, and nothing else.
+    /// Check that exactly the counters after the mark are read.
     #[test]
     fn parses() {
         let words = |mark: &[u8; 8], words: &[u64]| {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use quell_remedy::SHIM_LIBRARY;
 
-/// The library of this very build.
+/// The bytes of the library from this very build.
 pub(super) const SHIM_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquell.so"));
 
 /// Puts the path of the library's file where an environment names it without a folder.
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(exported.iter().filter(|s| s.exported).count(), 2);
     }
 
-    /// Check that it is put there once, whole, and that a folder of somebody else's is refused.
+    /// Check that it is written there once and whole, and that a folder of another user is refused.
     #[test]
     fn is_put() {
         let dir = tempfile::tempdir().unwrap();

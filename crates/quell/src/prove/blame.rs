@@ -11,10 +11,10 @@ const MAX_PLAN_REPEATS: u32 = 3;
 
 /// The result of a search for the remedy that breaks a program.
 #[derive(Debug)]
-pub(super) enum Blame {
+pub(super) enum BlameResult {
     /// These break it. The list is never empty.
     Remedies(Vec<BlamedRemedy>),
-    /// It failed in a run without any.
+    /// It failed in a run without any remedy.
     ByItself(FailedRun),
 }
 
@@ -27,7 +27,7 @@ pub(super) struct BlamedRemedy {
     pub(super) end: BadEnd,
     /// The runs with it, and those of them that failed.
     pub(super) with: FailureCount,
-    /// The same without it.
+    /// The runs without it, and those of them that failed.
     pub(super) without: FailureCount,
     /// False where only the plan as a whole is known to break it.
     pub(super) singled_out: bool,
@@ -65,7 +65,7 @@ pub(super) fn find_blame<'a>(
     worked: usize,
     first: BadEnd,
     run: &'a mut RunWithRemedies<'a>,
-) -> anyhow::Result<Blame> {
+) -> anyhow::Result<BlameResult> {
     let all = places_without(order, None);
     let mut seen: Vec<SubsetRun> = (0..worked)
         .map(|_| SubsetRun {
@@ -79,7 +79,7 @@ pub(super) fn find_blame<'a>(
     });
     let mut search = BlameSearch { run, seen };
     if let Some(failed) = search.run_with(&[])? {
-        return Ok(Blame::ByItself(failed));
+        return Ok(BlameResult::ByItself(failed));
     }
     let mut again = 1;
     while search.run_with(&all)?.is_none() {
@@ -87,17 +87,17 @@ pub(super) fn find_blame<'a>(
         if again > MAX_PLAN_REPEATS {
             // The failure did not come again, so no remedy can be singled out. Without the plan it gets as many chances to fail.
             return Ok(match search.fails_within(&[], MAX_PLAN_REPEATS)? {
-                Some(failed) => Blame::ByItself(failed),
-                None => Blame::Remedies(search.blame_whole_plan(&all)),
+                Some(failed) => BlameResult::ByItself(failed),
+                None => BlameResult::Remedies(search.blame_whole_plan(&all)),
             });
         }
     }
     let enough = 2 * again;
     let guilty = search.single_out(order, enough)?;
     if let Some(failed) = search.fails_within(&[], enough)? {
-        return Ok(Blame::ByItself(failed));
+        return Ok(BlameResult::ByItself(failed));
     }
-    Ok(Blame::Remedies(if guilty.is_empty() {
+    Ok(BlameResult::Remedies(if guilty.is_empty() {
         search.blame_whole_plan(&all)
     } else {
         guilty

@@ -1,4 +1,4 @@
-//! The search on programs that are made up: which remedies break them, and how often, is known.
+//! Tests of the search on made-up programs that fail with known remedies.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn failure() -> FailedRun {
 fn search(
     remedies: usize,
     mut breaks: impl FnMut(&[usize], usize) -> bool,
-) -> (Blame, Vec<Vec<usize>>) {
+) -> (BlameResult, Vec<Vec<usize>>) {
     let order: Vec<usize> = (0..remedies).collect();
     let mut ran = Vec::new();
     let mut run = |with: &[usize]| {
@@ -33,17 +33,17 @@ fn search(
     (found, ran)
 }
 
-fn names(found: &Blame) -> Vec<usize> {
+fn names(found: &BlameResult) -> Vec<usize> {
     match found {
-        Blame::Remedies(guilty) => guilty.iter().map(|g| g.remedy).collect(),
-        Blame::ByItself(_) => panic!("by itself"),
+        BlameResult::Remedies(guilty) => guilty.iter().map(|g| g.remedy).collect(),
+        BlameResult::ByItself(_) => panic!("by itself"),
     }
 }
 
-fn first(found: Blame) -> BlamedRemedy {
+fn first(found: BlameResult) -> BlamedRemedy {
     match found {
-        Blame::Remedies(guilty) => guilty.into_iter().next().unwrap(),
-        Blame::ByItself(_) => panic!("by itself"),
+        BlameResult::Remedies(guilty) => guilty.into_iter().next().unwrap(),
+        BlameResult::ByItself(_) => panic!("by itself"),
     }
 }
 
@@ -58,7 +58,7 @@ fn the_only_one() {
     assert_eq!(guilty.without, FailureCount { runs: 2, failed: 0 });
 }
 
-/// Check that one of three is found, whichever it is, and nobody else is blamed.
+/// Check that one of three is found, whichever it is, and that no other is blamed.
 #[test]
 fn one_of_three() {
     for bad in 0..3 {
@@ -73,7 +73,7 @@ fn one_of_three() {
     }
 }
 
-/// Check that of two which both break it both are blamed, and that a third which doesn't is kept.
+/// Check that both are blamed of two that each break the program, and that a harmless third is kept.
 #[test]
 fn several() {
     let (found, _) = search(2, |with, _| !with.is_empty());
@@ -84,7 +84,7 @@ fn several() {
     assert!(guilty.singled_out && guilty.without.failed > 0);
 }
 
-/// Check that where any two together break it one more than enough is given up, and never a set that breaks is kept.
+/// Check that where any two together break the program, no breaking set is kept, at the price of one remedy too many.
 #[test]
 fn only_together() {
     let (found, _) = search(2, |with, _| with.len() == 2);
@@ -98,16 +98,16 @@ fn only_together() {
 #[test]
 fn by_itself() {
     let (found, ran) = search(2, |_, _| true);
-    assert!(matches!(found, Blame::ByItself(_)) && ran.len() == 1);
+    assert!(matches!(found, BlameResult::ByItself(_)) && ran.len() == 1);
     let mut plain = 0;
     let (found, _) = search(2, |with, _| {
         plain += usize::from(with.is_empty());
         !with.is_empty() || plain == 2
     });
-    assert!(matches!(found, Blame::ByItself(_)));
+    assert!(matches!(found, BlameResult::ByItself(_)));
 }
 
-/// Check that a failure that is not seen again singles nobody out, and the whole plan is left out.
+/// Check that a failure that does not come again singles no remedy out, and the whole plan is left out.
 #[test]
 fn not_seen_again() {
     let (found, ran) = search(2, |_, _| false);
@@ -144,7 +144,7 @@ proptest! {
         };
         let mut kept: Vec<usize> = (0..remedies).collect();
         let mut rounds = 0;
-        // As prove does: the rest of the plan is run, and searched again if it fails.
+        // Like prove, this runs the rest of the plan, and searches again if it fails.
         while breaks(&kept) {
             let (found, ran) = {
                 let order = kept.clone();

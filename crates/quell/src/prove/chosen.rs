@@ -12,7 +12,7 @@ use super::job::ProveJob;
 use super::left_out::{self, LeftOut};
 use super::limits::ProofLimits;
 use super::memory::MemoryBudget;
-use super::metric::{self, Metric};
+use super::metric::{self, ProofMetric};
 use super::tried::{TriedChange, distinct_labels};
 use super::{measure, proof, search};
 use crate::cli::ProveArgs;
@@ -64,7 +64,7 @@ impl Chosen {
 ///
 /// # Errors
 ///
-/// In so few runs nothing can be tried and proved, or a time makes no sense.
+/// The runs are too few to try and prove anything, or a time is invalid.
 pub(super) fn read_limits(
     args: &ProveArgs,
     looks: &Looks,
@@ -91,7 +91,7 @@ pub(super) fn read_limits(
 /// Makes the observed run, and races all changes that could help for those that win time.
 pub(super) fn choose_plan(
     job: &ProveJob<'_>,
-    metrics: &[Metric],
+    metrics: &[ProofMetric],
     args: &ProveArgs,
     limits: ProofLimits,
     seed: u64,
@@ -100,9 +100,9 @@ pub(super) fn choose_plan(
         .log_line(&format!("observing {}", job.quoted_command()));
     let seen = measure::run_observed(job, metrics, Setup::NONE)?;
     // A figure that the program prints may depend on a stall that its CPU time and wall time don't show.
-    let is_time = !metrics.iter().any(Metric::is_from_output);
-    let options = quell_remedy::PlanOptions {
-        without_gain: !is_time,
+    let is_time = !metrics.iter().any(ProofMetric::is_from_output);
+    let options = quell_remedy::Options {
+        whatever: !is_time,
         ..args.budget.unwrap_or_default().options()
     };
     let Proposal { plan, candidates } =
@@ -136,7 +136,7 @@ pub(super) fn choose_plan(
             .log_line(&format!("observing {} with {names}", job.quoted_command()));
         job.progress.more_runs(1);
         let seen = match measure::run_observed(job, metrics, setup) {
-            // It ran with this a few times before: the pairs will tell whether it bears it.
+            // It ran with this a few times before, so the pairs will show whether it really breaks.
             Err(err) if err.is::<FailedRun>() => return Ok(Vec::new()),
             seen => seen?,
         };

@@ -29,7 +29,7 @@ pub(crate) struct BadEnd {
     pub(crate) how: FailureKind,
 }
 
-/// How a run may fail.
+/// The ways in which a run may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
     /// It ended by a signal, or with a status that is not 0.
@@ -183,7 +183,7 @@ mod tests {
         );
     }
 
-    /// Check that a time has the digits that matter, and never none.
+    /// Check that a time has the digits that matter, and at least one.
     #[test]
     fn seconds() {
         for (ms, words) in [

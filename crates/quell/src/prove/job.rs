@@ -16,7 +16,7 @@ use crate::usage::usage;
 
 /// The interval at which a starting server is tested for readiness.
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a server may take to end by SIGTERM: it may have data to write.
+/// The time for a server to end after SIGTERM, since it may have data to write.
 const SERVER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A run with the plan is taken to hang if it lasts this many times as long as the longest run without it, and also longer
@@ -24,9 +24,9 @@ const SERVER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const HANG_FACTOR: u32 = 20;
 const MIN_HANG_EXCESS: Duration = Duration::from_secs(60);
 
-/// A server's load, and how to know that the server is ready for it.
+/// A server's load, and the port by which the server is known to be ready for it.
 pub(crate) struct ServerLoad {
-    /// For `sh -c`.
+    /// The command of the load, for `sh -c`.
     pub(crate) command: String,
     /// The TCP port of the loopback address that the server will accept at.
     pub(crate) port: u16,
@@ -43,7 +43,7 @@ pub(crate) struct ProveJob<'a> {
     pub(crate) progress: &'a RunProgress,
     /// The number of runs so far, of any kind.
     pub(crate) runs: Cell<usize>,
-    /// Whether it was said that the command leaves processes behind.
+    /// Whether a line was printed that the command leaves processes behind.
     pub(crate) said_leftovers: Cell<bool>,
 }
 
@@ -81,7 +81,7 @@ struct AwaitedProcess<'a> {
     /// The run that it belongs to, in words.
     when: &'a str,
     deadline: Instant,
-    /// The same from the start of the run.
+    /// The time limit that the deadline follows from.
     limit: Duration,
 }
 
@@ -107,7 +107,7 @@ impl ProveJob<'_> {
         }
     }
 
-    /// Runs it once, watched. `when` says which run it is, for messages.
+    /// Runs it once under a watcher. `when` names the run in messages.
     pub(crate) fn run(
         &self,
         watcher: &mut dyn RunWatcher,

@@ -20,13 +20,13 @@ struct ProofJson<'a> {
     command: &'a [String],
     pairs: usize,
     verdict: &'static str,
-    /// Why no pairs were run, if none were.
+    /// The reason why no pairs were run, if none were.
     reason: Option<&'a str>,
     plan: Vec<PlannedJson<'a>>,
     left_out: Vec<LeftOutJson<'a>>,
     /// The share of all shootdowns that the whole plan was expected to stop.
     predicted_stop: f64,
-    /// The share that it stopped in the pairs; null where none were run, or had nothing to stop.
+    /// The share that it stopped in the pairs; null where no pairs were run, or there was nothing to stop.
     measured_stop: Option<f64>,
     environment: &'a BTreeMap<String, String>,
     /// The metric that the verdict is about; null where no pairs were run.
@@ -42,7 +42,7 @@ struct ProofJson<'a> {
     seed: u64,
 }
 
-/// A remedy that the program does not bear.
+/// A remedy that breaks the program.
 #[derive(Serialize)]
 struct LeftOutJson<'a> {
     remedy: &'a str,
@@ -74,7 +74,7 @@ impl<'a> From<&'a LeftOut> for LeftOutJson<'a> {
 #[derive(Serialize)]
 struct ObjectiveJson<'a> {
     name: &'a str,
-    /// After over before.
+    /// The value after, divided by that before.
     ratio: f64,
     /// An end that is infinite is null.
     ci95: [Option<f64>; 2],
@@ -140,7 +140,7 @@ struct MetricsJson<'a>(&'a [JudgedMetric]);
 struct MetricJson<'a> {
     before: Vec<serde_json::Number>,
     after: Vec<serde_json::Number>,
-    /// After over before; null where there are no pairs.
+    /// The value after, divided by that before; null where there are no pairs.
     ratio: Option<f64>,
     /// An end that is infinite is null.
     ci95: [Option<f64>; 2],

@@ -43,7 +43,7 @@ impl LeftOut {
         }
     }
 
-    /// The line that says it.
+    /// The line for the report and the log.
     pub(crate) fn report_line(&self) -> String {
         format!("left out: {}: {}", self.planned.remedy, self.words)
     }
@@ -80,8 +80,8 @@ mod tests {
     use crate::launch::Status;
     use crate::prove::failed::{BadEnd, FailureKind};
 
-    /// Check the line for a remedy that was singled out, for one that is not the only one, and for a plan of which no
-    /// one knows.
+    /// Check the line for a remedy that was singled out, for one of several, and for a plan in which none could be singled
+    /// out.
     #[test]
     fn lines() {
         let line = |singled_out, runs, without_failed| {

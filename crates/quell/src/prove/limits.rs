@@ -125,7 +125,7 @@ mod tests {
         );
     }
 
-    /// Check that a proof goes on as long as the bounds allow, and without any for three minutes.
+    /// Check that a proof goes on as long as the bounds allow, and for three minutes without any.
     #[test]
     fn going_on() {
         let now = Instant::now();
@@ -142,7 +142,7 @@ mod tests {
         assert!(!limits(None, Some(599)).allow_more(40, 10, 60 * SECOND, now));
     }
 
-    /// Check that short runs get more rounds than long ones, that time which is allowed is used, and that little is kept to.
+    /// Check that short runs get more rounds than long ones, that allowed time is used, and that a small bound is kept.
     #[test]
     fn race_rounds() {
         assert_eq!(ProofLimits::race_rounds(None, 5, SECOND), 8);

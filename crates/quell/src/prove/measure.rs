@@ -7,7 +7,7 @@ use quell_remedy::advice::Advised;
 
 use super::failed::{FailedRun, FailureKind};
 use super::job::ProveJob;
-use super::metric::Metric;
+use super::metric::ProofMetric;
 use super::sample::RunSample;
 use super::watch::{AccountWatcher, CountingWatcher, RecordingWatcher};
 use crate::evidence;
@@ -18,7 +18,7 @@ use crate::temp_dir::{OBSERVED_TRACE, TempDir};
 pub(crate) fn run_counted(
     job: &ProveJob<'_>,
     setup: &Setup,
-    metrics: &[Metric],
+    metrics: &[ProofMetric],
     when: &str,
 ) -> anyhow::Result<RunSample> {
     job.progress.begin_run(when);
@@ -103,7 +103,7 @@ fn huge_time_permille(account: &AccountSummary) -> u32 {
 /// The run failed, or its trace can't be read.
 pub(crate) fn run_observed(
     job: &ProveJob<'_>,
-    metrics: &[Metric],
+    metrics: &[ProofMetric],
     setup: &Setup,
 ) -> anyhow::Result<ObservedRun> {
     let when = "the observed run";
@@ -177,7 +177,7 @@ fn refused_settings(output: &[u8]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Check that jemalloc's refusals are seen among other output.
+    /// Check that jemalloc's refusals are found among other output.
     #[test]
     fn refusals() {
         let output =

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use quell_remedy::{Plan, Planned};
 
-use super::blame::{self, Blame, BlamedRemedy};
+use super::blame::{self, BlameResult, BlamedRemedy};
 use super::failed::FailedRun;
 use super::job::ProveJob;
 use super::left_out::LeftOut;
 use super::measure;
-use super::metric::Metric;
+use super::metric::ProofMetric;
 use super::pairs::BrokenPlan;
 use crate::plan::{self, Environment};
 use crate::preload;
@@ -28,7 +28,7 @@ pub(super) fn environment_of(plan: &Plan) -> anyhow::Result<Environment> {
 /// The program fails without the plan too, or something around a run failed.
 pub(super) fn mend_plan(
     job: &ProveJob<'_>,
-    metrics: &[Metric],
+    metrics: &[ProofMetric],
     plan: &mut Plan,
     broke: &BrokenPlan,
 ) -> anyhow::Result<Vec<LeftOut>> {
@@ -57,13 +57,13 @@ pub(super) fn mend_plan(
     let order = most_suspicious_first(plan);
     let found = blame::find_blame(&order, *worked, end.clone(), &mut run)?;
     match found {
-        Blame::ByItself(mut failed) => {
+        BlameResult::ByItself(mut failed) => {
             failed
                 .line
                 .push_str(&format!(", as in {when}: it fails by itself"));
             Err(failed.into())
         }
-        Blame::Remedies(guilty) => {
+        BlameResult::Remedies(guilty) => {
             let out = take_out(plan, &guilty);
             for one in &out {
                 job.progress.say(&one.report_line());

@@ -36,7 +36,7 @@ impl MetricUnit {
 
 /// One figure of a run that is compared.
 #[derive(Clone, Debug)]
-pub(crate) struct Metric {
+pub(crate) struct ProofMetric {
     /// Its key in JSON.
     pub(crate) name: String,
     /// Its name in text.
@@ -116,10 +116,10 @@ const BUILT_IN: [(&str, &str, MetricUnit, Kind, Role); 8] = [
 ];
 
 /// The metrics of every run, and the user's own, given as `NAME=REGEX` or `NAME^=REGEX`.
-pub(crate) fn all_metrics(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
+pub(crate) fn all_metrics(asked: &[String]) -> anyhow::Result<Vec<ProofMetric>> {
     let built_in = BUILT_IN
         .iter()
-        .map(|&(name, title, unit, kind, role)| Metric {
+        .map(|&(name, title, unit, kind, role)| ProofMetric {
             name: name.to_owned(),
             title: title.to_owned(),
             unit,
@@ -132,7 +132,7 @@ pub(crate) fn all_metrics(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
             higher_is_better: false,
             pattern: None,
         });
-    let mut metrics: Vec<Metric> = built_in.collect();
+    let mut metrics: Vec<ProofMetric> = built_in.collect();
     for text in asked {
         let metric = parse_metric(text)?;
         if metrics.iter().any(|m| m.name == metric.name) {
@@ -146,7 +146,7 @@ pub(crate) fn all_metrics(asked: &[String]) -> anyhow::Result<Vec<Metric>> {
     Ok(metrics)
 }
 
-fn parse_metric(text: &str) -> anyhow::Result<Metric> {
+fn parse_metric(text: &str) -> anyhow::Result<ProofMetric> {
     let bad = |why: &str| usage(format!("--metric {text}: {why}"));
     let (name, pattern) = text
         .split_once('=')
@@ -175,7 +175,7 @@ fn parse_metric(text: &str) -> anyhow::Result<Metric> {
             "the expression has no group: put ( ) around the number",
         ));
     }
-    Ok(Metric {
+    Ok(ProofMetric {
         name: name.to_owned(),
         title: if higher_is_better {
             format!("{name} (higher is better)")
@@ -192,15 +192,15 @@ fn parse_metric(text: &str) -> anyhow::Result<Metric> {
 
 /// The user's objective as one number of a run, by which runs are ranked.
 #[derive(Clone, Copy)]
-pub(crate) struct Objective<'a>(&'a [Metric]);
+pub(crate) struct Objective<'a>(&'a [ProofMetric]);
 
 /// The objective among these metrics: the first that the user named, or the time.
-pub(crate) fn objective_of(metrics: &[Metric]) -> Objective<'_> {
+pub(crate) fn objective_of(metrics: &[ProofMetric]) -> Objective<'_> {
     Objective(metrics)
 }
 
 impl Objective<'_> {
-    fn named_metric(&self) -> Option<(usize, &Metric)> {
+    fn named_metric(&self) -> Option<(usize, &ProofMetric)> {
         self.0.iter().enumerate().find(|(_, m)| m.is_from_output())
     }
 
@@ -228,7 +228,7 @@ impl Objective<'_> {
     }
 }
 
-impl Metric {
+impl ProofMetric {
     /// Whether it comes from the program's output.
     pub(crate) fn is_from_output(&self) -> bool {
         self.pattern.is_some()
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(all_metrics(&[]).unwrap().len(), 8);
     }
 
-    /// Check that the objective is CPU time and wall time alike, or the figure that was named, and which way it is to go.
+    /// Check that the objective is CPU time and wall time in equal parts, or the user's figure in its direction.
     #[test]
     fn objectives() {
         let time = all_metrics(&[]).unwrap();
@@ -348,15 +348,15 @@ mod tests {
         assert_eq!(objective_of(&named).name(), "ops");
         assert!((objective_of(&named).value_of_run(&run) - 77.0).abs() < f64::EPSILON);
         assert!(objective_of(&named).higher_is_better());
-        let roles = |metrics: &[Metric]| {
-            let of = metrics.iter().filter(|m| m.role == MetricRole::Objective);
+        let roles = |metrics: &[ProofMetric]| {
+            let of = metrics.iter().filter(|m| m.role == Role::Objective);
             of.map(|m| m.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(roles(&time), ["cpu_ns", "wall_ns"]);
         assert_eq!(roles(&named), ["ops"]);
     }
 
-    /// Check that the most memory is where it is looked for.
+    /// Check that the maximum memory is at its index.
     #[test]
     fn place_of_memory() {
         assert_eq!(BUILT_IN[MAX_RSS_INDEX].0, "max_rss");

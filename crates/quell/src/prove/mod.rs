@@ -50,7 +50,7 @@ use chosen::Chosen;
 pub(crate) use job::{ProveJob, ServerLoad};
 pub(crate) use json::proof_json;
 use left_out::LeftOut;
-use pairs::{PairRunner, Pairs, PairsOutcome, ProofTask};
+use pairs::{ComparedPairs, PairRunner, PairsOutcome, ProofTask};
 use progress::RunProgress;
 pub(crate) use proof::Proof;
 pub(crate) use text::proof_text;
@@ -119,9 +119,9 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
     if let Some(note) = evidence::not_loaded(&args.command, &mend::environment_of(&plan)?) {
         progress.say(&note);
     }
-    let mut ran = Pairs {
+    let mut ran = ComparedPairs {
         interrupted,
-        ..Pairs::default()
+        ..ComparedPairs::default()
     };
     match &observed {
         _ if nothing.is_some() => {}
@@ -195,7 +195,7 @@ fn run_what_works(
     task: &ProofTask<'_>,
     plan: &mut Plan,
     left_out: &mut Vec<LeftOut>,
-) -> anyhow::Result<Pairs> {
+) -> anyhow::Result<ComparedPairs> {
     // An empty plan that the user gave is run, to show the effect of chance; one that was emptied here is not.
     while !plan.remedies.is_empty() || left_out.is_empty() {
         let environment = mend::environment_of(plan)?;
@@ -220,7 +220,7 @@ fn run_what_works(
             Err(err) => return Err(with_earlier_blame(left_out, err)),
         }
     }
-    Ok(Pairs::default())
+    Ok(ComparedPairs::default())
 }
 
 /// Adds the remedies that were blamed before to a failure: the blame may have been wrong.

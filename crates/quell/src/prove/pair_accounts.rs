@@ -204,8 +204,8 @@ mod tests {
         );
     }
 
-    /// Check that scripts find the observed run's keys where they were, and both accounts beside them; that without an
-    /// observed run they are of the one without the plan; and that without any there is nothing.
+    /// Check that the observed run's keys stay in their place with both accounts beside them, that without an observed run they
+    /// are those of the run without the plan, and that the object is absent without any account.
     #[test]
     fn keys_stay_where_they_were() {
         let (observed, spent) = (account(3_000, &[(Mechanism::Unmap, 400, 0)]), spent());

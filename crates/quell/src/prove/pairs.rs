@@ -10,7 +10,7 @@ use super::job::ProveJob;
 use super::limits::ProofLimits;
 use super::measure;
 use super::memory_shortage::MemoryShortage;
-use super::metric::Metric;
+use super::metric::ProofMetric;
 use super::pair_accounts::PairAccounts;
 use super::proof;
 use super::sample::RunSample;
@@ -23,13 +23,13 @@ const ESTIMATED_WAIT_NOTE: &str = "of more than 15,000 shootdowns per second on 
 
 /// The result of the runs.
 pub(super) enum PairsOutcome {
-    Pairs(Pairs),
+    Pairs(ComparedPairs),
     /// A run with the plan failed.
     BrokenPlan(BrokenPlan),
 }
 
 #[derive(Default)]
-pub(super) struct Pairs {
+pub(super) struct ComparedPairs {
     pub(super) pairs: Vec<(RunSample, RunSample)>,
     /// The number of pairs that were intended.
     pub(super) intended: usize,
@@ -51,7 +51,7 @@ pub(super) struct BrokenPlan {
 /// The job of a proof, the same for whichever plan is left.
 pub(super) struct ProofTask<'a> {
     pub(super) job: &'a ProveJob<'a>,
-    pub(super) metrics: &'a [Metric],
+    pub(super) metrics: &'a [ProofMetric],
     /// The numbers of pairs after which to judge.
     pub(super) looks: &'a Looks,
     pub(super) limits: ProofLimits,
@@ -81,7 +81,7 @@ impl PairRunner<'_> {
             worked: 0,
             broke: None,
         };
-        let mut ran = Pairs::default();
+        let mut ran = ComparedPairs::default();
         let done = self.run_into(&mut ran, &mut with_plan);
         if let Some(broke) = with_plan.broke {
             return Ok(PairsOutcome::BrokenPlan(broke));
@@ -101,7 +101,11 @@ impl PairRunner<'_> {
         }
     }
 
-    fn run_into(&self, ran: &mut Pairs, with_plan: &mut WithPlan<'_>) -> anyhow::Result<()> {
+    fn run_into(
+        &self,
+        ran: &mut ComparedPairs,
+        with_plan: &mut WithPlan<'_>,
+    ) -> anyhow::Result<()> {
         let ProofTask { job, looks, .. } = *self.task;
         if job.longest_plain.get().is_none() && with_plan.setup != Setup::NONE {
             // For a plan that the user gave: a failure of the program by itself must show before the plan is blamed for one.
@@ -153,7 +157,7 @@ impl PairRunner<'_> {
 
     /// The number of pairs at the next look, where the pairs so far promise a gain without settling it, and a run takes `run`;
     /// none where the gain is settled, or no time is left for more.
-    fn next_look(&self, ran: &mut Pairs, run: Duration) -> Option<usize> {
+    fn next_look(&self, ran: &mut ComparedPairs, run: Duration) -> Option<usize> {
         let ProofTask {
             job,
             metrics,
@@ -262,7 +266,7 @@ impl WithPlan<'_> {
 }
 
 /// One pair as a line of a log: shootdowns, faults and the time.
-fn in_a_line(metrics: &[Metric], before: &RunSample, after: &RunSample) -> String {
+fn in_a_line(metrics: &[ProofMetric], before: &RunSample, after: &RunSample) -> String {
     let shown = metrics.iter().zip(before.values.iter().zip(&after.values));
     let shown = shown.filter(|(m, _)| {
         ["shootdowns", "page_faults", "wall_ns"].contains(&m.name.as_str()) || m.is_from_output()

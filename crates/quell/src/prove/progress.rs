@@ -85,14 +85,14 @@ impl RunProgress {
         }
     }
 
-    /// A line for logs and pipes, where there is no terminal to draw on.
+    /// Prints a line for logs and pipes, where there is no terminal to draw on.
     pub(crate) fn log_line(&self, text: &str) {
         if self.bar.is_none() {
             say!("quell: {text}");
         }
     }
 
-    /// A line that everyone should see.
+    /// Prints a line that every reader should see.
     pub(crate) fn say(&self, text: &str) {
         let print = || say!("quell: {text}");
         match &self.bar {

@@ -11,7 +11,7 @@ use quell_stats::{
 };
 
 use super::left_out::LeftOut;
-use super::metric::Metric;
+use super::metric::ProofMetric;
 use super::pair_accounts::PairAccounts;
 use super::sample::RunSample;
 use super::tried::TriedChange;
@@ -20,11 +20,11 @@ use crate::show::units::{percent, plural};
 
 /// One metric and its comparison over the pairs.
 pub(crate) struct JudgedMetric {
-    pub(crate) metric: Metric,
+    pub(crate) metric: ProofMetric,
     pub(crate) comparison: Comparison,
 }
 
-/// Everything that is reported.
+/// Everything that the report of a proof has.
 pub(crate) struct Proof {
     pub(crate) command: Vec<String>,
     /// The number of pairs that were run; fewer than intended after an interrupt.
@@ -48,7 +48,7 @@ pub(crate) struct Proof {
     pub(crate) spent: Option<Box<PairAccounts>>,
     pub(crate) metrics: Vec<JudgedMetric>,
     pub(crate) overall: Overall,
-    /// Why no pairs were run, if none were.
+    /// The reason why no pairs were run, if none were.
     pub(crate) nothing: Option<String>,
     /// Further notes for the user.
     pub(crate) notes: Vec<String>,
@@ -64,8 +64,8 @@ impl Proof {
             .then(|| ((1.0 - c.ratio) * 1000.0).round() / 1000.0)
     }
 
-    /// Whether pairs were run, and without the plan they had no shootdowns that it could have stopped, whatever the
-    /// observed run had.
+    /// Whether pairs were run that had no shootdowns without the plan, so that it had none to stop, even if the observed run
+    /// had some.
     pub(crate) fn nothing_to_measure(&self) -> bool {
         self.shootdown_comparison()
             .is_some_and(|c| !c.before.is_empty() && c.median_before == 0.0)
@@ -91,7 +91,7 @@ impl Proof {
         Some(judged.metric.role)
     }
 
-    /// Whether something that explains got better, and no objective did.
+    /// Whether an explaining metric got better, and no objective did.
     pub(crate) fn is_no_faster(&self) -> bool {
         let is_better = |j: &JudgedMetric| j.comparison.verdict == Verdict::Better;
         self.overall.verdict == Verdict::NoEvidence && self.with_role(Role::Explains).any(is_better)
@@ -105,7 +105,7 @@ impl Proof {
 }
 
 impl JudgedMetric {
-    /// Why there is no evidence, where there is none.
+    /// The reason why there is no evidence, where there is none.
     pub(crate) fn why_no_evidence(&self) -> Option<String> {
         let c = &self.comparison;
         if c.before.is_empty() {
@@ -129,7 +129,7 @@ impl JudgedMetric {
 
 /// Judges every metric over the pairs of runs, without and with the plan.
 pub(crate) fn judge_metrics(
-    metrics: &[Metric],
+    metrics: &[ProofMetric],
     pairs: &[(RunSample, RunSample)],
     looks: &Looks,
     seed: u64,
@@ -172,15 +172,15 @@ pub(crate) fn judge_metrics(
     (judged, overall)
 }
 
-/// Why nothing was compared where somebody had no more time.
+/// The reason where an interrupt left no time to compare.
 pub(crate) const NOT_PROVED: &str =
     "interrupted while changes were tried: the winners so far are not proved";
 
-/// Why nothing was compared where all of a plan was left out.
+/// The reason where every remedy of the plan was left out.
 pub(crate) const NOTHING_LEFT: &str =
     "nothing is left of the plan, because the program does not bear it: nothing is recommended";
 
-/// Why nothing is proved where nothing that was tried won.
+/// The reason where no tried change won.
 pub(crate) fn nothing_won(tried: usize, objective: &str) -> String {
     match tried {
         1 => format!("the one change that was tried did not win {objective} here"),
@@ -188,7 +188,7 @@ pub(crate) fn nothing_won(tried: usize, objective: &str) -> String {
     }
 }
 
-/// Why nothing is proved where there was no time to try anything.
+/// The reason where no time was left for trials.
 pub(crate) fn nothing_tried(could_help: usize) -> String {
     format!(
         "nothing was tried: --budget-time or --runs leave nothing for {} that could help",
@@ -250,7 +250,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::prove::metric;
 
-    /// Runs whose every metric goes from `before` to `after`, with a little scatter.
+    /// Pairs in which every metric goes from `before` to `after`, with a little scatter.
     pub(crate) fn scattered_pairs(
         pairs: usize,
         before: &[f64],
@@ -269,7 +269,7 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// Check that less is better, and for a metric with `^=` more.
+    /// Check that less is better, and that more is for a metric with `^=`.
     #[test]
     fn lower_is_better_unless_marked() {
         let metrics = metric::all_metrics(&["ops^=(.)".to_owned(), "p99=(.)".to_owned()]).unwrap();
@@ -299,7 +299,7 @@ pub(crate) mod tests {
         assert_eq!(overall.verdict, Verdict::Better);
     }
 
-    /// Check that no pairs claim nothing, and that four don't either.
+    /// Check that neither no pairs nor four of them claim anything.
     #[test]
     fn few_pairs() {
         let metrics = metric::all_metrics(&[]).unwrap();

@@ -8,7 +8,7 @@ pub(crate) struct RunSample {
     pub(crate) values: Vec<f64>,
     /// The lines by which the program refuses a setting.
     pub(crate) complaints: Vec<String>,
-    /// The wait is an estimate: there were too many shootdowns to time all.
+    /// Whether the wait is an estimate, because there were too many shootdowns to time all.
     pub(crate) estimated: bool,
 }
 

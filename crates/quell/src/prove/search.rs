@@ -1,4 +1,4 @@
-//! Finding a plan that wins time: single changes race beside plain runs, and winners are put together as long as that wins more.
+//! Finds a plan that wins time: single changes race beside plain runs, and winners are combined as long as that wins more.
 //!
 //! No table knows the effect of a change on the time of this program on this machine, but a few runs show it.
 //! [`quell_stats::Race`] decides which runs to make and which changes to keep; they are made here. A winner is not proved by
@@ -15,7 +15,7 @@ use super::limits::ProofLimits;
 use super::measure;
 use super::memory::MemoryBudget;
 use super::mend;
-use super::metric::{self, Metric};
+use super::metric::{self, ProofMetric};
 use super::sample::RunSample;
 use super::tried::{TriedChange, distinct_labels, explain_standing, so_far};
 use crate::launch::Setup;
@@ -36,7 +36,7 @@ pub(crate) struct SearchResult {
     pub(crate) notes: Vec<String>,
 }
 
-/// Some changes together, ready to run.
+/// One or several changes together, ready to run.
 #[derive(Clone)]
 struct Entrant {
     changes: Vec<Planned>,
@@ -84,7 +84,7 @@ impl Entrant {
 /// A search under way.
 pub(crate) struct PlanSearch<'a> {
     pub(crate) job: &'a ProveJob<'a>,
-    pub(crate) metrics: &'a [Metric],
+    pub(crate) metrics: &'a [ProofMetric],
     pub(crate) limits: ProofLimits,
     pub(crate) memory: MemoryBudget,
     /// The seed for the order of the runs.
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
     use crate::prove::tried::tests::{planned_change, tried_change};
 
-    /// Check that a change is new unless it sets nothing more, or is another form of one that was kept.
+    /// Check that a change is new unless it sets nothing more, or is another form of a kept one.
     #[test]
     fn what_adds_something() {
         let kept = [planned_change("a", "A", "1")];

@@ -1,4 +1,4 @@
-//! The proof as text: the plan, the table, the verdict, why there is no evidence, how to keep it.
+//! The proof as text: the plan, the table, the verdict, reasons for missing evidence, and the way to keep the plan.
 
 use std::fmt::Write as _;
 use std::path::Path;

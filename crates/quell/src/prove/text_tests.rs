@@ -1,4 +1,4 @@
-//! The report as people see it.
+//! Tests of a proof's text and JSON.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +103,7 @@ fn better() {
     ");
 }
 
-/// Check that nothing is said to be better or worse where nothing changed, and why.
+/// Check that no metric is called better or worse where none changed, and that the reason is there.
 #[test]
 fn no_evidence() {
     let report = proof_text(&proof(&BEFORE, &BEFORE, 5), None);
@@ -170,7 +170,7 @@ fn nothing_to_do() {
     ");
 }
 
-/// Check that a slower program is called worse, and how to keep the plan is not said.
+/// Check that a slower program is called worse, without advice to keep the plan.
 #[test]
 fn worse() {
     let after = [
@@ -184,8 +184,8 @@ fn worse() {
     assert!(!report.contains("Keep it"));
 }
 
-/// Check that fewer shootdowns without a gain of time are said to be no faster, and are not recommended; and that a figure that
-/// the user names decides, whatever the time did.
+/// Check that fewer shootdowns without a gain of time are called no faster and are not recommended, and that the user's own
+/// figure decides, whatever the time did.
 #[test]
 fn no_faster() {
     let fewer = [
@@ -292,7 +292,7 @@ fn json() {
     assert_eq!(got["metrics"]["victims"]["after"], serde_json::json!([]));
 }
 
-/// Check that changes read well from nothing left to many times as much.
+/// Check the words for changes from −100 % to many times as much.
 #[test]
 fn changes() {
     let shown = [

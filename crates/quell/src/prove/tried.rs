@@ -20,11 +20,11 @@ pub(crate) struct TriedChange {
     pub(crate) ratio: f64,
     /// The interval is 0 to infinity while there are too few runs.
     pub(crate) ci95: (f64, f64),
-    /// It won its race.
+    /// Whether it won its race.
     pub(crate) won: bool,
     /// It is part of the plan to be proved: a change that wins by itself may add nothing to another one.
     pub(crate) kept: bool,
-    /// Why it was kept, or was not.
+    /// The reason why it was kept or not.
     pub(crate) why: String,
     /// The remedies of the runs that it was compared with; empty for plain runs.
     pub(crate) beside: Vec<String>,

@@ -23,7 +23,7 @@ pub(crate) trait RunWatcher {
     fn end(&mut self) -> anyhow::Result<()>;
 }
 
-/// Exact counts in the kernel, and nothing else: quell sleeps while the program runs.
+/// Makes exact counts in the kernel and nothing else, so that quell sleeps while the program runs.
 pub(crate) struct CountingWatcher {
     probe: Probe,
     before: Tally,
@@ -71,7 +71,7 @@ impl RunWatcher for CountingWatcher {
     }
 }
 
-/// An account of the time, and exact counts: as `quell stat` does it.
+/// Makes an account of the time and exact counts, as `quell stat` does.
 pub(crate) struct AccountWatcher {
     probe: Probe,
     accountant: Accountant,

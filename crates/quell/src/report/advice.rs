@@ -6,7 +6,7 @@ use quell_remedy::advice::{Advised, Scene, advise, mapped_files};
 
 use super::code::Code;
 
-/// `account` is the trace's own.
+/// Chooses the advice for a trace; `account` is the trace's own.
 pub(super) fn advise_on_trace(
     trace: &Trace,
     account: &Account,

@@ -80,11 +80,11 @@ fn write_format(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let weight = match args.weight {
-        None | Some(cli::Weight::Wait) => SampleWeight::Wait,
-        Some(cli::Weight::Count) => SampleWeight::Count,
-        Some(cli::Weight::Stall) => SampleWeight::Stall,
-        Some(cli::Weight::Cpu) => SampleWeight::Cpu,
-        Some(cli::Weight::Blocked) => SampleWeight::Blocked,
+        None | Some(cli::StackWeight::Wait) => Weight::Wait,
+        Some(cli::StackWeight::Count) => Weight::Count,
+        Some(cli::StackWeight::Stall) => Weight::Stall,
+        Some(cli::StackWeight::Cpu) => Weight::Cpu,
+        Some(cli::StackWeight::Blocked) => Weight::Blocked,
     };
     let measure = args.of.map(|of| match of {
         cli::ExportedTime::Wait => Measure::Wait,

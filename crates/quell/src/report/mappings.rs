@@ -193,7 +193,7 @@ mod tests {
             assert_eq!(name(200, 0x8000, Cause::Munmap), Some("file /lib/b.so"));
             assert_eq!(name(150, 0x2fff, Cause::Munmap), Some("file /lib/a.so"));
             assert_eq!(name(200, 0xa000, Cause::Munmap), None);
-            // before anybody looked, and while a library was being loaded
+            // One shootdown came before the first reading, and one while a library was being loaded.
             assert_eq!(name(50, 0x1000, Cause::Munmap), None);
             assert_eq!(name(50, 0x1000, Cause::Mprotect), Some("file /lib/a.so"));
             assert_eq!(name(150, 0x8000, Cause::Mprotect), Some("file /lib/b.so"));
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Check that a process that is read as it runs has one reading, which holds for all that came.
+    /// Check that a process that is read while it runs has one reading, which holds for all its shootdowns.
     #[test]
     fn renewed() {
         let mut mappings = Mappings::default();
@@ -209,7 +209,7 @@ mod tests {
         mappings.replace_readings(&process(200, &[("[heap]", 0x1000, 0x2000)]));
         assert_eq!(name(&mappings, 0, 0x1000, Cause::Munmap), Some(HEAP_NAME));
         assert_eq!(name(&mappings, 150, 0x2000, Cause::Munmap), None);
-        // the heap was larger before anybody looked
+        // The heap was larger before the first reading.
         assert_eq!(name(&mappings, 150, 0x2000, Cause::Brk), Some(HEAP_NAME));
         assert_eq!(mappings.readings[&7].len(), 1);
     }

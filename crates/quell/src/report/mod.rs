@@ -106,7 +106,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// If it is none, or can't be read.
+    /// The folder has no trace, or it can't be read.
     pub(crate) fn open(dir: &Path) -> anyhow::Result<Self> {
         let trace = Trace::open(dir)?;
         let (sum, code, garbled) = sum_up_trace(&trace)?;

@@ -11,7 +11,7 @@ pub(crate) struct Place {
     pub(super) pid: u32,
     pub(super) cause: Cause,
     pub(super) user_stack: i32,
-    /// The memory is the culprit's own.
+    /// Whether the memory is the culprit's own.
     own: bool,
     pub(super) at: FlushedRange,
 }

@@ -111,7 +111,7 @@ impl<'a> Places<'a> {
     /// The origins of shootdowns, for a plan: those of all watched processes, or of one.
     pub(crate) fn origins(&self, pid: Option<u32>) -> Vec<ShootdownOrigin> {
         let mut callers: QuickMap<i32, Option<&Frame>> = QuickMap::default();
-        // cause, module, symbol, region
+        // The cause, the module, the symbol and the region's number.
         type OriginKey<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
         let mut rows: QuickMap<OriginKey<'_>, u64> = QuickMap::default();
         let wanted = |place: &Place| match pid {

@@ -161,8 +161,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Reclaim and migration flush once for many pages, whosever they are (arch_tlbbatch_flush() in
-/// arch/x86/mm/tlb.c: no address space, and everything).
+/// Whether a cause flushes in batches: reclaim and migration flush once for many pages of any process
+/// (arch_tlbbatch_flush() in arch/x86/mm/tlb.c names no address space and flushes everything).
 fn in_batches(cause: Cause) -> bool {
     matches!(
         cause,
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Check that mappings are named, and that anonymous memory is named by who gave it back.
+    /// Check that mappings are named, and that anonymous memory is named by the code that gave it back.
     #[test]
     fn regions_are_named() {
         let process = Process {

@@ -1,4 +1,4 @@
-//! The account as text: where the time went, by mechanism, who had it done, and who held the locks.
+//! The account as text: the time by mechanism, with the code that caused it and the holders of locks.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use super::units::{count, percent, plural, time, time_or_dash};
 /// Below this share of CPU time and of the time that passed there is nothing to win.
 const NOTICEABLE_SHARE: f64 = 0.01;
 
-/// Functions and holders of a mechanism that are shown.
+/// The most functions and holders for each mechanism.
 const MAX_ROWS_EACH: usize = 3;
 
 fn share_of(ns: u64, of: u64) -> f64 {
@@ -154,7 +154,7 @@ fn dearest_fork(m: &MechanismRow) -> Option<String> {
     })
 }
 
-/// The advice that most of the time was spent on, with its share where there were others.
+/// The madvise advice with most of the time, and its share where there were others.
 fn given_advice(m: &MechanismRow) -> Option<String> {
     let first = m.advice.first()?;
     let of = share_of(first.cpu_ns + first.blocked_ns, m.cpu_ns + m.blocked_ns);
@@ -173,7 +173,7 @@ pub(crate) fn with_file(function: &str, file: &str) -> String {
     }
 }
 
-/// The function that had it done and its file, with the allocator's that it called.
+/// The function that caused it and its file, with the allocator's function that it called.
 pub(crate) fn code(w: &WhoRow) -> String {
     let code = with_file(&symbol::shorten_symbol(&w.function), &w.file);
     match w.allocator.as_str() {

@@ -1,4 +1,4 @@
-//! Function calls between CPUs as text: which functions, by whom, on which CPUs, at whom.
+//! Function calls between CPUs as text: the functions, their callers, their CPUs, and the interrupted processes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -41,8 +41,8 @@ impl<'a> Row<'a> {
         self.stall_max_ns = self.stall_max_ns.max(c.stall_max_ns);
     }
 
-    /// A figure that only calls with times have.
-    fn time_or_dash_if_untimed(&self, ns: u64) -> String {
+    /// A time, or a dash where no call was timed.
+    fn timed_or_dash(&self, ns: u64) -> String {
         if self.timed == 0 {
             "-".to_owned()
         } else {
@@ -94,9 +94,9 @@ pub(super) fn write_calls(out: &mut String, calls: &Calls, top: usize) {
     for row in rows.iter().take(top) {
         t.row(vec![
             count(row.calls),
-            row.time_or_dash_if_untimed(row.delay_ns.checked_div(row.timed).unwrap_or(0)),
-            row.time_or_dash_if_untimed(row.stall_ns),
-            row.time_or_dash_if_untimed(row.stall_max_ns),
+            row.timed_or_dash(row.delay_ns.checked_div(row.timed).unwrap_or(0)),
+            row.timed_or_dash(row.stall_ns),
+            row.timed_or_dash(row.stall_max_ns),
             cpus::text(&row.cpus),
             row.kind.name().to_owned(),
             row.function.to_owned(),

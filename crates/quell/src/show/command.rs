@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(shell_words(&argv), r"sh -c 'echo '\''x'\''' a.b=c ''");
     }
 
-    /// Check that a command which nobody reads to its end is cut between words, and in a title within bounds.
+    /// Check that a very long command is cut between words, and kept within bounds in a title.
     #[test]
     fn long_commands() {
         let long = "x".repeat(1 << 20);

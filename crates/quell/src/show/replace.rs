@@ -30,7 +30,7 @@ impl Replace {
     ///
     /// # Errors
     ///
-    /// The folder is not there, or the name is a folder's.
+    /// The folder does not exist, or the name belongs to a folder.
     pub(crate) fn new(named: Option<&Path>) -> anyhow::Result<Self> {
         let Some(named) = super::file_named(named) else {
             return Ok(Self(Destination::Stdout));

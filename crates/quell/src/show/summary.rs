@@ -323,7 +323,7 @@ mod tests {
         );
     }
 
-    /// Check that CPUs that came or went are said, and that rounding is not taken for that.
+    /// Check that CPUs that came or went are noted, and that rounding is not taken for that.
     #[test]
     fn cpus_on_average() {
         let summary = |online_ns| Summary {
@@ -340,7 +340,7 @@ mod tests {
         );
     }
 
-    /// Check that more time than the CPUs had is not shown as lost, and is said, and that an estimate may be a little above.
+    /// Check that more time than the CPUs had is not shown as lost but noted, and that an estimate may be a little above.
     #[test]
     fn impossible_shares_are_left_out() {
         let lost = |ns| {

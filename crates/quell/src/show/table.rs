@@ -110,7 +110,7 @@ pub(super) fn say_how_many_more(out: &mut String, all: usize, top: usize) {
 mod tests {
     use super::*;
 
-    /// Check that nothing that a process calls itself moves the cursor.
+    /// Check that no name of a process moves the cursor.
     #[test]
     fn names_stay_text() {
         let mut t = Table::new(&["name"]);
