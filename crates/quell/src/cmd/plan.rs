@@ -15,16 +15,15 @@ use quell_remedy::{FoundSoftware, Plan, Planned, recognise_process};
 use serde::Serialize;
 
 use crate::cli::PlanArgs;
-use crate::evidence::{
-    ObservedProgram, command_words, has_rights, is_process_secure, is_secure, of_trace,
-    sanitizer_reason, unfit_for_choice,
-};
+use crate::evidence::{ObservedProgram, command_words, of_trace};
 use crate::launch::{self, Output, signals};
 use crate::outcome;
 use crate::plan::{
     Environment, PlannedJson, describe_candidates, describe_remedies, how_to_keep,
     overridden_settings, save_plan,
 };
+use crate::preload::file_rights::{has_rights, is_process_secure, is_secure};
+use crate::preload::fitness::{sanitizer_reason, unfit_for_choice};
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::command::{command_title, shell_words};
 use crate::show::lines::bullet_list;

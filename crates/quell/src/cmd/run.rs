@@ -13,12 +13,13 @@ use quell_remedy::{
 };
 
 use crate::cli::RunArgs;
-use crate::evidence::{for_32_bits, is_secure, not_loaded, unfit_for_choice};
 use crate::launch;
 use crate::plan::{
     overridden_settings, own_variable, read_plan, save_plan, setup_of, shell_exports,
 };
 use crate::preload;
+use crate::preload::file_rights::is_secure;
+use crate::preload::fitness::{for_32_bits, not_loaded, unfit_for_choice};
 use crate::prove::left_out::take_preload_out;
 use crate::show::emit;
 use crate::usage::usage;

@@ -1,9 +1,12 @@
-//! libquell.so: carried inside quell, put where programs can load it, and read while they run.
+//! libquell.so: carried inside quell, put where programs can load it, and read while they run. And the programs that bear a
+//! preload library.
 
 use quell_shim::os::Linux;
 use quell_shim::{Kernel as _, Pressure};
 
 pub(crate) mod counters;
+pub(crate) mod file_rights;
+pub(crate) mod fitness;
 mod library;
 mod watched;
 

@@ -3,7 +3,7 @@
 use quell_remedy::{Plan, Planned};
 
 use super::blame::{BlamedRemedy, FailureCount};
-use crate::evidence;
+use crate::preload::fitness;
 use crate::show::units::plural;
 
 /// A remedy that was taken out of a plan.
@@ -55,7 +55,7 @@ pub(crate) fn take_preload_out(plan: &mut Plan, command: &[std::ffi::OsString]) 
     if !plan.remedies.iter().any(preloads) {
         return Vec::new();
     }
-    let Some(why) = evidence::unfit_for_preload(command) else {
+    let Some(why) = fitness::unfit_for_preload(command) else {
         return Vec::new();
     };
     let (out, kept) = std::mem::take(&mut plan.remedies)

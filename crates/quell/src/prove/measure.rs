@@ -12,6 +12,7 @@ use super::sample::RunSample;
 use super::watch::{AccountWatcher, CountingWatcher, RecordingWatcher};
 use crate::evidence;
 use crate::launch::Setup;
+use crate::preload::{file_rights, fitness};
 use crate::temp_dir::{OBSERVED_TRACE, TempDir};
 
 /// Runs the job once, with exact counters only.
@@ -127,8 +128,8 @@ pub(crate) fn run_observed(
     let mut evidence = observed.evidence;
     evidence.page_faults = Some(ran.usage.page_faults());
     evidence.max_rss = Some(ran.usage.max_rss);
-    evidence.secure = evidence::is_secure(job.argv);
-    evidence.unfit = evidence::unfit_for_choice(job.argv);
+    evidence.secure = file_rights::is_secure(job.argv);
+    evidence.unfit = fitness::unfit_for_choice(job.argv);
     evidence.command = evidence::command_words(job.argv);
     evidence.huge_time_permille = observed.account.as_ref().map_or(0, huge_time_permille);
     job.progress.end_run();

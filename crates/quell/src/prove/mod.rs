@@ -39,9 +39,9 @@ use quell_remedy::Plan;
 use quell_stats::{Looks, MIN_PAIRS};
 
 use crate::cli::ProveArgs;
-use crate::evidence;
 use crate::launch;
 use crate::plan;
+use crate::preload::fitness;
 use crate::show::Replace;
 use crate::target::seconds;
 use crate::usage::usage;
@@ -116,7 +116,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
         interrupted,
         mut nothing,
     } = chosen;
-    if let Some(note) = evidence::not_loaded(&args.command, &mend::environment_of(&plan)?) {
+    if let Some(note) = fitness::not_loaded(&args.command, &mend::environment_of(&plan)?) {
         progress.say(&note);
     }
     let mut ran = ComparedPairs {
@@ -156,7 +156,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
         notes.insert(0, note);
     }
     notes.extend(plan::overridden_settings(&environment, &plan::own_variable));
-    notes.extend(evidence::not_loaded(&args.command, &environment));
+    notes.extend(fitness::not_loaded(&args.command, &environment));
     notes.extend(plan.notes.iter().cloned());
     let same = |(name, value): (&String, &String)| plan::own_variable(name).as_ref() == Some(value);
     if !environment.is_empty() && environment.iter().all(same) {
