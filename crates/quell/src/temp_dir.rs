@@ -131,6 +131,7 @@ fn sweep_leftovers(temp: &Path) {
     }
 }
 
+/// Removes one folder of a killed quell, after checking by its descriptor that it is one and that nobody uses it.
 fn sweep_one(temp: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
     let folder = openat(temp, name, FOLDER_FLAGS, Mode::empty())?;
     let stat = fstat(&folder)?;

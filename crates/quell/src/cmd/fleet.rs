@@ -268,6 +268,7 @@ fn name_damaged_trace(err: anyhow::Error, choice: &TraceChoice) -> anyhow::Error
     }
 }
 
+/// Fills a temporary folder, runs the questions on the engine, and prints the answers.
 fn ask_questions(
     args: &FleetArgs,
     questions: &[Question],

@@ -114,6 +114,8 @@ fn subject_of_trace(dir: &Path, default: bool) -> anyhow::Result<PlanSubject> {
     })
 }
 
+/// Watches a running process for a while. It was started before, so its allocators and rights are read from /proc first:
+/// they are gone if it ends meanwhile.
 fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     let duration = seconds("--duration", duration)?;
     target::program("-p", pid)?;
@@ -190,6 +192,7 @@ fn max_rss_of_status(status: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
+/// Runs a command once with a recording, which also measures its memory and page faults.
 fn subject_of_run(command: &[std::ffi::OsString]) -> anyhow::Result<PlanSubject> {
     launch::check(command)?;
     let temp = TempDir::new()?;

@@ -158,6 +158,7 @@ impl RecognisedPlan {
     }
 }
 
+/// Finds the allocators in a command's files, and the settings that are known for them.
 fn recognise_plan(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
     launch::check(command)?;
     if let Some(program) = for_32_bits(command) {

@@ -182,6 +182,7 @@ fn write_totals(out: &mut String, c: &Comparison) {
     out.push_str(&t.text());
 }
 
+/// Writes the quantiles of each kind of time: a line for each trace, and one for the change.
 fn write_quantiles(out: &mut String, c: &Comparison) {
     heading(out, "How long each");
     let mut t = Table::new(&["", "", ">p50", ">p99", ">p99.9", ">max"]);

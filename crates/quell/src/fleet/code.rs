@@ -46,6 +46,7 @@ pub(super) fn flatten_trace(trace: &Trace, number: u64) -> anyhow::Result<FlatTr
     Ok(flat)
 }
 
+/// The reason why the tables of a trace can't be trusted, if there is one.
 fn flaw_of(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str, String)> {
     if garbled > 0 {
         let lines = plural(garbled, "line");
@@ -64,6 +65,8 @@ fn flaw_of(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str
     is_emptied.then(|| ("incomplete", "stacks.jsonl is empty".to_owned()))
 }
 
+/// Makes the rows. A process that executes another program gets a row for each, so that its shootdowns count for the right
+/// one by their time.
 fn flatten(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64) -> FlatTrace {
     let mut out = FlatTrace::default();
     // The index in `out` of the last row of each process.
@@ -142,6 +145,7 @@ fn source_of(module: Option<&str>, symbol: Option<&str>) -> Source {
     }
 }
 
+/// The row of a stack. Its asker is the allocator that asked for the shootdown, as the table of remedies names it.
 fn stack_row(
     stack: &Stack,
     code: &Code,

@@ -90,6 +90,7 @@ fn column_heading(column: &str) -> String {
     }
 }
 
+/// A value with the unit that its column's name implies.
 fn cell_text(column: &str, value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "-".to_owned(),

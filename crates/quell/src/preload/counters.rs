@@ -73,6 +73,7 @@ fn library_mapping(mappings: &[Mapping]) -> Option<&Mapping> {
     })
 }
 
+/// Reads the counters through /proc/PID/mem, so that the process is neither stopped nor changed.
 fn read_from_memory(pid: u32, first: &Mapping) -> anyhow::Result<Option<ShimCounters>> {
     let path = first.path.as_deref().unwrap_or(Path::new(""));
     let place = counters_address(pid, first, path)

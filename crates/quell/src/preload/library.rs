@@ -100,6 +100,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
+/// Writes the library into a folder if it is not there, under a name by its content. The folder must be writable for its
+/// owner alone, or others could put code into programs.
 fn put_into(folder: &Path) -> anyhow::Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let mode = if user == 0 { 0o755 } else { 0o700 };

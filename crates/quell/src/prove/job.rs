@@ -147,6 +147,7 @@ impl ProveJob<'_> {
         }
     }
 
+    /// Runs the command to its end, and stops the processes that it leaves running.
     fn run_command(
         &self,
         watcher: &mut dyn RunWatcher,
@@ -176,6 +177,8 @@ impl ProveJob<'_> {
         })
     }
 
+    /// Starts the server, runs the load when it is ready, and stops the server. Counts begin with the load, because the start of
+    /// a server is no part of its work.
     fn run_server(
         &self,
         load: &ServerLoad,
@@ -265,6 +268,7 @@ impl ProveJob<'_> {
         }
     }
 
+    /// Waits until the server accepts connections, or fails with the reason why it won't.
     fn wait_ready(
         &self,
         server: &mut Running,

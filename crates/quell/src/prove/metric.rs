@@ -146,6 +146,7 @@ pub(crate) fn all_metrics(asked: &[String]) -> anyhow::Result<Vec<ProofMetric>> 
     Ok(metrics)
 }
 
+/// Parses `NAME=REGEX` or `NAME^=REGEX`, with an error that names the fault.
 fn parse_metric(text: &str) -> anyhow::Result<ProofMetric> {
     let bad = |why: &str| usage(format!("--metric {text}: {why}"));
     let (name, pattern) = text

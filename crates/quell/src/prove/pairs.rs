@@ -101,6 +101,8 @@ impl PairRunner<'_> {
         }
     }
 
+    /// Makes the warm-ups and the pairs, in a random order within each pair so that drift of the machine favours neither side.
+    /// The results go into `ran`, so that those before an interrupt are kept.
     fn run_into(
         &self,
         ran: &mut ComparedPairs,

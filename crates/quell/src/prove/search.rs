@@ -136,6 +136,7 @@ impl PlanSearch<'_> {
         Ok(searched)
     }
 
+    /// Makes the steps of a search: a race, and an observed run with the winners for further candidates, until none is new.
     fn follow_winners(
         &self,
         course: &mut SearchCourse,
@@ -299,6 +300,8 @@ impl PlanSearch<'_> {
         ran.map(|()| winners)
     }
 
+    /// Makes the runs that a race asks for. A candidate that breaks the program or takes too much memory is out, with the
+    /// reason in `ends`.
     fn run_rounds(
         &self,
         course: &mut SearchCourse,

@@ -55,6 +55,7 @@ pub(crate) fn metrics_table(metrics: &[JudgedMetric]) -> String {
     t.text()
 }
 
+/// The titles of these metrics, each with its change.
 fn titles_with_change(metrics: &[JudgedMetric], names: &[String]) -> String {
     let title = |name: &String| {
         let known = metrics.iter().find(|j| &j.metric.name == name);

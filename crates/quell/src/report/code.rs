@@ -83,6 +83,7 @@ impl Code {
         Ok((code, garbled + stacks.garbled))
     }
 
+    /// Adds one reading of a process.
     fn see_process(&mut self, mut process: Process) {
         self.mappings.add(&process);
         // A process that ended while it was read has no names any more, so the earlier ones stay.

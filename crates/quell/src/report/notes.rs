@@ -68,6 +68,7 @@ fn total_and_largest<'c>(places: &PerFile<'c>) -> Option<(u64, &'c str)> {
 }
 
 impl StackFlaws<'_> {
+    /// The notes; those on early ends and unnamed code only where they concern enough of the stacks.
     fn to_notes(&self) -> Vec<String> {
         let all = count(self.all);
         let mut notes = Vec::new();

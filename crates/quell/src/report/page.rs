@@ -80,6 +80,7 @@ impl<'a> RegionNumbers<'a> {
         }
     }
 
+    /// The number of a row's region. It is looked up once for each place, because there are far fewer places than rows.
     fn region_number(&mut self, row: &Row) -> u32 {
         if let Some((id, number)) = self.last
             && id == row.id

@@ -132,6 +132,7 @@ fn link_name(file: &File, path: &Path) -> io::Result<()> {
     )?)
 }
 
+/// Writes a new file with the owner and rights of the old one, under the temporary name.
 fn write_and_name(
     aside: &Path,
     file: &Path,

@@ -19,6 +19,7 @@ pub(crate) fn clean_lines(text: &str) -> Cow<'_, str> {
     replace_controls(text, "\n\t")
 }
 
+/// Replaces control characters by question marks, but for colours and the characters in `more`.
 fn replace_controls<'a>(text: &'a str, more: &str) -> Cow<'a, str> {
     let is_colour = |rest: &str| {
         rest.strip_prefix('[').is_some_and(|rest| {
