@@ -11,6 +11,7 @@
 
 mod blame;
 mod chosen;
+mod entrant;
 pub(crate) mod failed;
 mod job;
 mod json;

@@ -6,20 +6,19 @@
 
 use std::time::{Duration, Instant};
 
-use quell_remedy::{Plan, Planned};
-use quell_stats::{Fate, MAX_GROUP_CANDIDATES, MIN_ROUNDS, Race, RaceRules, Rng, Runner};
+use quell_remedy::Planned;
+use quell_stats::{FEWEST_ROUNDS, Fate, GROUP, Race, RaceRules, Rng, Runner};
 
+use super::entrant::{Entrant, is_new, without_reasons};
 use super::failed::{FailedRun, Interrupted};
 use super::job::ProveJob;
 use super::limits::ProofLimits;
 use super::measure;
 use super::memory::MemoryBudget;
-use super::mend;
 use super::metric::{self, ProofMetric};
 use super::sample::RunSample;
-use super::tried::{TriedChange, distinct_labels, explain_standing, so_far};
+use super::tried::{TriedChange, explain_standing, so_far};
 use crate::launch::Setup;
-use crate::plan::{self, Environment};
 use crate::show::units::{plural, time};
 
 /// The most observed runs with the winners so far, after which the search ends.
@@ -34,51 +33,6 @@ pub(crate) struct SearchResult {
     pub(crate) interrupted: Option<i32>,
     /// Further notes for the user.
     pub(crate) notes: Vec<String>,
-}
-
-/// One or several changes together, ready to run.
-#[derive(Clone)]
-struct Entrant {
-    changes: Vec<Planned>,
-    label: String,
-    setup: Setup,
-}
-
-fn plan_of(changes: &[Planned]) -> Plan {
-    Plan {
-        remedies: changes.to_vec(),
-        notes: Vec::new(),
-    }
-}
-
-impl Entrant {
-    fn new(changes: Vec<Planned>, label: String) -> anyhow::Result<Self> {
-        let plan = plan_of(&changes);
-        let environment: Environment = mend::environment_of(&plan)?;
-        let setup = plan::setup_of(&environment, &plan);
-        Ok(Self {
-            changes,
-            label,
-            setup,
-        })
-    }
-
-    /// This entrant's changes together with those of another.
-    fn joined_with(&self, other: &Self) -> anyhow::Result<Self> {
-        if self.changes.is_empty() {
-            return Ok(other.clone());
-        }
-        let changes = [self.changes.as_slice(), &other.changes].concat();
-        Self::new(changes, format!("{} and {}", self.label, other.label))
-    }
-
-    fn from_candidates(candidates: Vec<Vec<Planned>>) -> anyhow::Result<Vec<Self>> {
-        let labels = distinct_labels(&candidates);
-        let entrants = candidates.into_iter().zip(labels);
-        entrants
-            .map(|(changes, label)| Self::new(changes, label))
-            .collect()
-    }
 }
 
 /// A search under way.
@@ -397,41 +351,10 @@ impl SearchResult {
     }
 }
 
-/// Changes without their reasons, so that the same change is not tried twice when it is found for another reason.
-fn without_reasons(changes: &[Planned]) -> Vec<Planned> {
-    let unargued = |change: &Planned| Planned {
-        remedy: change.remedy.clone(),
-        sets: change.sets.clone(),
-        starts: change.starts.clone(),
-        ..Planned::default()
-    };
-    changes.iter().map(unargued).collect()
-}
-
-/// Whether changes add something to those that are kept, and replace none of them.
-fn is_new(kept: &[Planned], more: &[Planned]) -> bool {
-    let sets = |changes: &[Planned]| plan_of(changes).environment(&|_| None);
-    let starts = |changes: &[Planned]| plan_of(changes).starts();
-    let both: Vec<Planned> = [kept, more].concat();
-    let remedies = |one: &Planned| kept.iter().all(|k| k.remedy != one.remedy);
-    let adds = sets(&both) != sets(kept) || starts(&both) != starts(kept);
-    adds && more.iter().all(remedies)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::prove::tried::tests::{planned_change, tried_change};
-
-    /// Check that a change is new unless it sets nothing more, or is another form of a kept one.
-    #[test]
-    fn what_adds_something() {
-        let kept = [planned_change("a", "A", "1")];
-        assert!(is_new(&kept, &[planned_change("b", "B", "1")]));
-        assert!(!is_new(&kept, &[planned_change("b", "A", "1")]));
-        assert!(!is_new(&kept, &[planned_change("a", "A", "2")]));
-        assert!(is_new(&[], &kept));
-    }
 
     /// Check that exactly the proved changes are marked as kept: a change that won by itself and was left out later is not.
     #[test]
