@@ -30,7 +30,7 @@ pub(crate) struct ObservedProgram {
 
 impl ObservedProgram {
     /// Adds allocators that the trace's stacks did not lead to, because they were quiet while the program was watched.
-    pub(crate) fn add_found(&mut self, more: Vec<Found>) {
+    pub(crate) fn add_found(&mut self, more: Vec<FoundSoftware>) {
         for f in more {
             let is_same = |known: &FoundSoftware| {
                 known.kind == f.kind
@@ -104,13 +104,13 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<ObservedProgram> {
 }
 
 /// Whether two names lead to one file: `libx.so.2` is mapped under the name of the file that it links to.
-fn is_one_file(a: &Found, b: &Found) -> bool {
-    let file = |f: &Found| f.module.canonicalize().ok();
+fn is_one_file(a: &FoundSoftware, b: &FoundSoftware) -> bool {
+    let file = |f: &FoundSoftware| f.module.canonicalize().ok();
     file(a).is_some_and(|a| file(b) == Some(a))
 }
 
 /// The account in the form by which a remedy's possible gain is computed.
-fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> Spent {
+fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> ObservedTime {
     let hits = summary.mechanism(Mechanism::ShootdownHit);
     ObservedTime {
         account,
@@ -120,8 +120,8 @@ fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> Spe
 }
 
 /// An origin as the source of a plan.
-pub(crate) fn plan_source(origin: ShootdownOrigin) -> Source {
-    Source {
+pub(crate) fn plan_source(origin: ShootdownOrigin) -> ShootdownSource {
+    ShootdownSource {
         cause: origin.cause,
         caller_module: origin.module,
         caller_symbol: origin.symbol,

@@ -60,7 +60,7 @@ pub(crate) fn split_shootdowns(found: &[FoundSoftware], evidence: &Evidence) -> 
         // Nothing is known but the total.
         match likely_owner(found, None) {
             Some(index) => {
-                out.allocators[index].count_cause(Cause::Other, evidence.shootdowns, true)
+                out.allocators[index].count_cause(Cause::Other, evidence.shootdowns, true);
             }
             None => out.unknown = evidence.shootdowns,
         }

@@ -49,7 +49,7 @@ pub use difference::{Difference, paired_difference};
 pub use guard::FAMILY_ERROR;
 pub use looks::{Looks, is_gain_open};
 pub use order::{PairOrder, draw_orders};
-pub use overall::{JudgedMetric, MetricRole, Overall, judge_overall};
+pub use overall::{MetricRole, NamedComparison, Overall, judge_overall};
 pub use pair::{MetricKind, RunPair};
 pub use race::{
     Elimination, Fate, MAX_GROUP_CANDIDATES, MIN_ROUNDS, Race, RaceRules, Runner, Standing,

@@ -25,7 +25,7 @@ pub enum MetricRole {
 
 /// One metric of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct JudgedMetric<'a> {
+pub struct NamedComparison<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its part in the verdict.
@@ -47,7 +47,7 @@ pub struct Overall {
 
 /// Judges a whole run: by its objectives alone.
 #[must_use]
-pub fn judge_overall(metrics: &[JudgedMetric<'_>]) -> Overall {
+pub fn judge_overall(metrics: &[NamedComparison<'_>]) -> Overall {
     let has = |verdict: Verdict| {
         metrics
             .iter()
@@ -106,7 +106,7 @@ mod tests {
 
     fn word(benefit: Verdict, time: Verdict, cost: Verdict) -> Overall {
         let (benefit, time, cost) = (made(benefit), made(time), made(cost));
-        let named = |name, role, comparison| JudgedMetric {
+        let named = |name, role, comparison| NamedComparison {
             name,
             role,
             comparison,

@@ -11,9 +11,9 @@ pub(crate) struct Budget(Option<f64>);
 
 impl Budget {
     /// The options for choosing a plan within this budget, with the preload library allowed.
-    pub(crate) fn options(self) -> Options {
-        let default = Options::default();
-        Options {
+    pub(crate) fn options(self) -> PlanOptions {
+        let default = PlanOptions::default();
+        PlanOptions {
             budget: self.0.unwrap_or(default.budget),
             at_least: if self.0.is_some() {
                 0

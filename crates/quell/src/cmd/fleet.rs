@@ -38,7 +38,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
         return print_text(find_question(OsStr::new(name))?.sql);
     }
     let (questions, dir) = split_words(args)?;
-    let tree = find(&dir)
+    let tree = find_traces(&dir)
         .map_err(|err| usage(format!("can't look for traces in {}: {err}", dir.display())))?;
     say_passed_over(&tree, tree.traces.len());
     if tree.traces.is_empty() {
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     let alone = matches!(&*questions, [one] if one.name == CHANGES_QUESTION);
-    let Tree {
+    let TraceTree {
         mut traces, passed, ..
     } = tree;
     let future = of_the_future(&mut traces, wall_ns());
@@ -105,7 +105,7 @@ fn questions_table() -> String {
 }
 
 fn find_question(name: &OsStr) -> anyhow::Result<Question> {
-    let known = name.to_str().and_then(Question::named);
+    let known = name.to_str().and_then(Question::by_name);
     known.ok_or_else(|| {
         let all: Vec<&str> = Question::ALL.iter().map(|q| q.name).collect();
         usage(format!(
@@ -158,7 +158,7 @@ fn split_words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     Ok((questions, dir.into()))
 }
 
-fn say_passed_over(tree: &Tree, whole: usize) {
+fn say_passed_over(tree: &TraceTree, whole: usize) {
     if tree.passed_over() == 0 {
         return;
     }
@@ -224,9 +224,9 @@ fn fill_folder(
         "reading {}",
         plural(choice.traces.len() as u64, "trace")
     ));
-    let prepared = Prepared::begin(dir)?;
-    let mut late = Tree::default();
-    let pass = |why, line: String| late.pass(why, || line);
+    let prepared = PreparedFolder::begin(dir)?;
+    let mut late = TraceTree::default();
+    let pass = |why, line: String| late.pass_over(why, || line);
     let filled = fleet::fill_tables(choice, prepared, || busy.0.tick(), &is_interrupted, pass);
     drop(busy);
     say_passed_over(&late, choice.traces.len());
@@ -250,7 +250,7 @@ fn prepare_folder(choice: &mut TraceChoice, out: &Path) -> anyhow::Result<ExitCo
 
 /// Names a damaged trace as the reason for an engine's failure, since the engine's own error may not name one.
 fn name_damaged_trace(err: anyhow::Error, choice: &TraceChoice) -> anyhow::Error {
-    if !err.is::<Failed>() {
+    if !err.is::<EngineFailed>() {
         return err;
     }
     say!("quell: {err:#}; looking for a trace that is damaged");

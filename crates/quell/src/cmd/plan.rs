@@ -303,7 +303,7 @@ fn plan_json(
     notes: &[String],
     observed: &ObservedProgram,
 ) -> anyhow::Result<String> {
-    let allocator = |f: &Found| AllocatorJson {
+    let allocator = |f: &FoundSoftware| AllocatorJson {
         kind: f.kind.name(),
         version: f.version.map(|v| v.to_string()),
         module: f.module.display().to_string(),

@@ -8,7 +8,7 @@ use quell_fleet::{CodeAccountRow as Row, ProcessRow};
 use crate::show::account::with_file;
 
 /// The rows of a trace with these processes; none where it has no account.
-pub(super) fn account_rows(tally: &Tally, processes: &[Process], number: u64) -> Vec<Row> {
+pub(super) fn account_rows(tally: &Tally, processes: &[ProcessRow], number: u64) -> Vec<Row> {
     let Some(account) = &tally.account else {
         return Vec::new();
     };
@@ -18,7 +18,7 @@ pub(super) fn account_rows(tally: &Tally, processes: &[Process], number: u64) ->
         .map(|p| (p.pid, p.comm.as_str()))
         .collect();
     // A process counts as the program that it was last, so a shell counts as the program that it has executed.
-    let known: HashMap<u32, &Process> = processes.iter().map(|p| (p.pid, p)).collect();
+    let known: HashMap<u32, &ProcessRow> = processes.iter().map(|p| (p.pid, p)).collect();
     let row = |pid: u32, mechanism: Mechanism| {
         let process = known.get(&pid);
         let program = match process {

@@ -8,7 +8,7 @@ const DEFAULT_PERIOD_NS: u64 = 7 * DAY_NS;
 /// The chosen traces.
 pub(crate) struct TraceChoice {
     /// Each with its period: 0 is the last one.
-    pub(crate) traces: Vec<(Found, u64)>,
+    pub(crate) traces: Vec<(FoundTrace, u64)>,
     /// The chosen time begins here and ends before `to_ns`, both in ns since 1970.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
@@ -38,7 +38,7 @@ impl TraceChoice {
 
 /// Takes out the traces that began more than a day after `now_ns`: their host's clock is wrong, and one of them would make
 /// all others look old. A day is allowed, because clocks differ a little.
-pub(crate) fn of_the_future(traces: &mut Vec<Found>, now_ns: u64) -> Vec<Found> {
+pub(crate) fn of_the_future(traces: &mut Vec<FoundTrace>, now_ns: u64) -> Vec<FoundTrace> {
     let latest = now_ns.saturating_add(DAY_NS);
     traces
         .extract_if(.., |t| t.meta.start_wall_ns > latest)
@@ -46,8 +46,12 @@ pub(crate) fn of_the_future(traces: &mut Vec<Found>, now_ns: u64) -> Vec<Found> 
 }
 
 /// Chooses the traces for a question; with `before` also those of the period before, to compare with.
-pub(crate) fn choose_traces(traces: Vec<Found>, since: Option<Since>, before: bool) -> TraceChoice {
-    let begun = |t: &Found| t.meta.start_wall_ns;
+pub(crate) fn choose_traces(
+    traces: Vec<FoundTrace>,
+    since: Option<Since>,
+    before: bool,
+) -> TraceChoice {
+    let begun = |t: &FoundTrace| t.meta.start_wall_ns;
     let newest = traces.iter().map(begun).max().unwrap_or(0);
     let oldest = traces.iter().map(begun).min().unwrap_or(0);
     let (from_ns, to_ns, period_ns) = match since {
@@ -63,7 +67,7 @@ pub(crate) fn choose_traces(traces: Vec<Found>, since: Option<Since>, before: bo
             (first, to, period)
         }
     };
-    let period = |t: &Found| to_ns.saturating_sub(1).saturating_sub(begun(t)) / period_ns;
+    let period = |t: &FoundTrace| to_ns.saturating_sub(1).saturating_sub(begun(t)) / period_ns;
     TraceChoice {
         traces: traces
             .into_iter()
@@ -99,7 +103,7 @@ mod tests {
     }
 
     fn periods(choice: &TraceChoice) -> Vec<(u64, u64)> {
-        let of = |(t, p): &(Found, u64)| (t.meta.start_wall_ns / DAY_NS, *p);
+        let of = |(t, p): &(FoundTrace, u64)| (t.meta.start_wall_ns / DAY_NS, *p);
         choice.traces.iter().map(of).collect()
     }
 

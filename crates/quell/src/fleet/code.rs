@@ -18,11 +18,11 @@ pub(super) struct FlatTrace {
     /// The reason why the rows are unusable, if they are: a word and a line.
     pub(super) wrong: Option<(&'static str, String)>,
     pub(super) processes: Vec<ProcessRow>,
-    pub(super) stacks: Vec<StackRow>,
-    pub(super) account: Vec<AccountOfCode>,
-    pub(super) wins: Vec<Win>,
+    pub(super) stacks: Vec<CallStackRow>,
+    pub(super) account: Vec<CodeAccountRow>,
+    pub(super) wins: Vec<WinRow>,
     /// The allocators that each process has mapped.
-    allocators: HashMap<u32, Vec<Found>>,
+    allocators: HashMap<u32, Vec<FoundSoftware>>,
 }
 
 /// Reads the rows of a trace.
@@ -92,7 +92,7 @@ fn flatten(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: 
             }
         }
     }
-    let allocators: HashMap<u32, Vec<Found>> =
+    let allocators: HashMap<u32, Vec<FoundSoftware>> =
         seen.iter().map(|p| (p.pid, mapped_allocators(p))).collect();
     let code = Code::new(seen, stacks);
     out.stacks = code
@@ -124,8 +124,8 @@ fn process_row(process: &Process, number: u64) -> ProcessRow {
 }
 
 /// The allocators among its mapped files that are known by name, each once.
-fn mapped_allocators(process: &Process) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+fn mapped_allocators(process: &Process) -> Vec<FoundSoftware> {
+    let mut found: Vec<FoundSoftware> = Vec::new();
     let code = process.modules.iter().filter(|m| m.perms.contains('x'));
     for one in code.filter_map(|m| by_name::of_file(Path::new(&m.path))) {
         if !found.iter().any(|f| f.module == one.module) {
@@ -135,8 +135,8 @@ fn mapped_allocators(process: &Process) -> Vec<Found> {
     found
 }
 
-fn source_of(module: Option<&str>, symbol: Option<&str>) -> Source {
-    Source {
+fn source_of(module: Option<&str>, symbol: Option<&str>) -> ShootdownSource {
+    ShootdownSource {
         cause: Cause::Munmap,
         caller_module: module.map(PathBuf::from),
         caller_symbol: symbol.map(str::to_owned),
@@ -167,7 +167,7 @@ fn stack_row(
     }
     let asker = match stack.kind {
         StackKind::User => table::asker(&found, &source_of(module, symbol)),
-        StackKind::Kernel => table::UNKNOWN,
+        StackKind::Kernel => table::UNKNOWN_ASKER,
     };
     CallStackRow {
         trace: number,

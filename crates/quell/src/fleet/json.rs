@@ -40,7 +40,7 @@ fn row_object(columns: &[String], row: &[Value]) -> Value {
 /// # Errors
 ///
 /// None in practice: the text is written to memory.
-pub(crate) fn answer_csv(answer: &Answer) -> anyhow::Result<String> {
+pub(crate) fn answer_csv(answer: &QuestionAnswer) -> anyhow::Result<String> {
     let field = |value: &Value| match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

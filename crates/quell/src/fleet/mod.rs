@@ -30,7 +30,7 @@ pub(crate) struct FleetAnswers<'a> {
 /// The folder can't be written to.
 pub(crate) fn fill_tables(
     choice: &mut TraceChoice,
-    mut prepared: Prepared,
+    mut prepared: PreparedFolder,
     mut on_trace: impl FnMut(),
     stopped: &dyn Fn() -> bool,
     mut passed: impl FnMut(&'static str, String),

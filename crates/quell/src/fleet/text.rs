@@ -61,7 +61,7 @@ fn is_text(column: &str) -> bool {
     )
 }
 
-fn answer_table(answer: &Answer, top: usize) -> String {
+fn answer_table(answer: &QuestionAnswer, top: usize) -> String {
     let headings: Vec<String> = answer.columns.iter().map(|c| column_heading(c)).collect();
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let mut t = Table::new(&headings);
@@ -122,7 +122,7 @@ fn rate(n: f64) -> String {
     }
 }
 
-fn write_stacks(out: &mut String, answer: &Answer, top: usize) {
+fn write_stacks(out: &mut String, answer: &QuestionAnswer, top: usize) {
     for row in answer.rows.iter().take(top) {
         let of = |column: &str| {
             let at = answer.columns.iter().position(|c| c == column);

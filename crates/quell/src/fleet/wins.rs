@@ -18,7 +18,7 @@ pub(super) fn win_rows(
         return Vec::new();
     };
     // A process counts as the program that it was last, so a shell counts as the program that it has executed.
-    let known: HashMap<u32, &Process> = processes.iter().map(|p| (p.pid, p)).collect();
+    let known: HashMap<u32, &ProcessRow> = processes.iter().map(|p| (p.pid, p)).collect();
     let mut rows = Vec::new();
     for (pid, process) in known {
         let spent = ObservedTime {
@@ -109,7 +109,7 @@ mod tests {
         let allocators = HashMap::from([(7, libc()), (8, libc())]);
         let told = |tally: &Tally| {
             let rows = win_rows(tally, &processes, &allocators, 3);
-            let row = |w: &Win| format!("{} {} {} {}", w.program, w.asker, w.remedy, w.cpu_ns);
+            let row = |w: &WinRow| format!("{} {} {} {}", w.program, w.asker, w.remedy, w.cpu_ns);
             rows.iter().map(row).collect::<Vec<_>>()
         };
         assert_eq!(

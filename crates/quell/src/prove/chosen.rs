@@ -73,7 +73,7 @@ pub(super) fn read_limits(
     // The proof takes a warm-up with the plan, the pairs, and a pair for the account.
     let proof = 2 * looks.first() + 3;
     // Before it come the observed run, one to warm up, and a race of one candidate.
-    let fewest = proof + 2 + 2 * FEWEST_ROUNDS;
+    let fewest = proof + 2 + 2 * MIN_ROUNDS;
     if let Some(runs) = args.runs.filter(|runs| *runs < fewest) {
         return Err(usage(format!(
             "--runs {runs}: to try one change and prove it in {} takes {fewest}",
@@ -101,8 +101,8 @@ pub(super) fn choose_plan(
     let seen = measure::run_observed(job, metrics, Setup::NONE)?;
     // A figure that the program prints may depend on a stall that its CPU time and wall time don't show.
     let is_time = !metrics.iter().any(ProofMetric::is_from_output);
-    let options = quell_remedy::Options {
-        whatever: !is_time,
+    let options = quell_remedy::PlanOptions {
+        without_gain: !is_time,
         ..args.budget.unwrap_or_default().options()
     };
     let Proposal { plan, candidates } =

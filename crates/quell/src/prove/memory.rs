@@ -22,7 +22,7 @@ impl MemoryBudget {
     const UNASKED_SHARE: f64 = 1.0;
 
     /// The user's own bound. Without one a measured change may take more than one that is chosen unmeasured.
-    pub(crate) fn from_options(asked: bool, options: &Options) -> Self {
+    pub(crate) fn from_options(asked: bool, options: &PlanOptions) -> Self {
         Self {
             share: if asked {
                 options.budget

@@ -42,8 +42,8 @@ pub(crate) struct ProofMetric {
     /// Its name in text.
     pub(crate) title: String,
     pub(crate) unit: MetricUnit,
-    pub(crate) kind: Kind,
-    pub(crate) role: Role,
+    pub(crate) kind: MetricKind,
+    pub(crate) role: MetricRole,
     pub(crate) higher_is_better: bool,
     /// The pattern that finds it in the output, for a metric of the user's.
     pattern: Option<Regex>,
@@ -56,62 +56,62 @@ const WALL_METRIC: &str = "wall_ns";
 pub(crate) const MAX_RSS_INDEX: usize = 7;
 
 /// The metrics of every run, in the order of [`super::sample::RunSample::values`].
-const BUILT_IN: [(&str, &str, MetricUnit, Kind, Role); 8] = [
+const BUILT_IN: [(&str, &str, MetricUnit, MetricKind, MetricRole); 8] = [
     (
         "shootdowns",
         "shootdowns",
         MetricUnit::Count,
-        Kind::Count,
-        Role::Explains,
+        MetricKind::Count,
+        MetricRole::Explains,
     ),
     (
         "victims",
         "victims",
         MetricUnit::Count,
-        Kind::Count,
-        Role::Explains,
+        MetricKind::Count,
+        MetricRole::Explains,
     ),
     (
         "wait_ns",
         "wait of culprits",
         MetricUnit::Nanoseconds,
-        Kind::Measure,
-        Role::Explains,
+        MetricKind::Measure,
+        MetricRole::Explains,
     ),
     (
         "page_faults",
         "page faults",
         MetricUnit::Count,
-        Kind::Count,
-        Role::Explains,
+        MetricKind::Count,
+        MetricRole::Explains,
     ),
     (
         "system_ns",
         "system time",
         MetricUnit::Nanoseconds,
-        Kind::Measure,
-        Role::Explains,
+        MetricKind::Measure,
+        MetricRole::Explains,
     ),
     (
         CPU_METRIC,
         "CPU time",
         MetricUnit::Nanoseconds,
-        Kind::Measure,
-        Role::Objective,
+        MetricKind::Measure,
+        MetricRole::Objective,
     ),
     (
         WALL_METRIC,
         "wall time",
         MetricUnit::Nanoseconds,
-        Kind::Measure,
-        Role::Objective,
+        MetricKind::Measure,
+        MetricRole::Objective,
     ),
     (
         "max_rss",
         "maximum memory",
         MetricUnit::Bytes,
-        Kind::Measure,
-        Role::Cost,
+        MetricKind::Measure,
+        MetricRole::Cost,
     ),
 ];
 
@@ -184,8 +184,8 @@ fn parse_metric(text: &str) -> anyhow::Result<ProofMetric> {
             name.to_owned()
         },
         unit: MetricUnit::Number,
-        kind: Kind::Measure,
-        role: Role::Objective,
+        kind: MetricKind::Measure,
+        role: MetricRole::Objective,
         higher_is_better,
         pattern: Some(pattern),
     })
@@ -350,7 +350,7 @@ mod tests {
         assert!((objective_of(&named).value_of_run(&run) - 77.0).abs() < f64::EPSILON);
         assert!(objective_of(&named).higher_is_better());
         let roles = |metrics: &[ProofMetric]| {
-            let of = metrics.iter().filter(|m| m.role == Role::Objective);
+            let of = metrics.iter().filter(|m| m.role == MetricRole::Objective);
             of.map(|m| m.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(roles(&time), ["cpu_ns", "wall_ns"]);

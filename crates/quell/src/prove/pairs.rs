@@ -139,7 +139,7 @@ impl PairRunner<'_> {
                     let before = self.without_plan(&without)?;
                     (before, with_plan.run_counted(&with)?)
                 }
-                Order::AfterFirst => {
+                PairOrder::AfterFirst => {
                     let after = with_plan.run_counted(&with)?;
                     (self.without_plan(&without)?, after)
                 }
@@ -168,9 +168,11 @@ impl PairRunner<'_> {
             seed,
         } = *self.task;
         let made = ran.pairs.len();
-        let next = looks.next(made)?;
+        let next = looks.next_after(made)?;
         let (judged, _) = proof::judge_metrics(metrics, &ran.pairs, looks, seed);
-        let objectives = judged.iter().filter(|j| j.metric.role == Role::Objective);
+        let objectives = judged
+            .iter()
+            .filter(|j| j.metric.role == MetricRole::Objective);
         let objectives: Vec<_> = objectives
             .map(|j| (&j.comparison, j.metric.higher_is_better))
             .collect();

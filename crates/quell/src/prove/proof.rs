@@ -6,7 +6,7 @@ use quell_event::account::AccountSummary;
 use quell_remedy::advice::Advised;
 use quell_remedy::{Evidence, Plan};
 use quell_stats::{
-    Comparison, JudgedMetric, Looks, MIN_COUNTS, MetricRole, Overall, Reason, Rules, RunPair,
+    Comparison, Looks, MIN_COUNTS, MetricRole, NamedComparison, Overall, Reason, Rules, RunPair,
     Verdict, compare_pairs, judge_overall,
 };
 
@@ -74,19 +74,19 @@ impl Proof {
     /// The metric that the verdict rests on: an objective with this verdict, or else the first.
     pub(crate) fn deciding_metric(&self) -> Option<&JudgedMetric> {
         let carries = |j: &&JudgedMetric| j.comparison.verdict == self.overall.verdict;
-        let mut all = self.with_role(Role::Objective);
+        let mut all = self.with_role(MetricRole::Objective);
         all.find(carries)
             .or_else(|| self.with_role(MetricRole::Objective).next())
     }
 
     /// The metrics of a role.
-    pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &JudgedMetric> {
+    pub(crate) fn with_role(&self, role: MetricRole) -> impl Iterator<Item = &JudgedMetric> {
         let judged = self.metrics.iter();
         judged.filter(move |j| j.metric.role == role)
     }
 
     /// The role of the metric with this name.
-    pub(crate) fn role_of(&self, name: &str) -> Option<Role> {
+    pub(crate) fn role_of(&self, name: &str) -> Option<MetricRole> {
         let judged = self.metrics.iter().find(|j| j.metric.name == name)?;
         Some(judged.metric.role)
     }
@@ -94,7 +94,8 @@ impl Proof {
     /// Whether an explaining metric got better, and no objective did.
     pub(crate) fn is_no_faster(&self) -> bool {
         let is_better = |j: &JudgedMetric| j.comparison.verdict == Verdict::Better;
-        self.overall.verdict == Verdict::NoEvidence && self.with_role(Role::Explains).any(is_better)
+        self.overall.verdict == Verdict::NoEvidence
+            && self.with_role(MetricRole::Explains).any(is_better)
     }
 
     fn shootdown_comparison(&self) -> Option<&Comparison> {
@@ -139,7 +140,7 @@ pub(crate) fn judge_metrics(
         .enumerate()
         .map(|(index, metric)| {
             let value = |s: &RunSample| s.values.get(index).copied().unwrap_or(f64::NAN);
-            let values: Vec<Pair> = pairs
+            let values: Vec<RunPair> = pairs
                 .iter()
                 .map(|(b, a)| RunPair::new(value(b), value(a)))
                 .collect();
@@ -160,9 +161,9 @@ pub(crate) fn judge_metrics(
             }
         })
         .collect();
-    let named: Vec<JudgedMetric<'_>> = judged
+    let named: Vec<NamedComparison<'_>> = judged
         .iter()
-        .map(|j| JudgedMetric {
+        .map(|j| NamedComparison {
             name: &j.metric.name,
             role: j.metric.role,
             comparison: &j.comparison,

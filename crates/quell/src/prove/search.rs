@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use quell_remedy::Planned;
-use quell_stats::{FEWEST_ROUNDS, Fate, GROUP, Race, RaceRules, Rng, Runner};
+use quell_stats::{Fate, MAX_GROUP_CANDIDATES, MIN_ROUNDS, Race, RaceRules, Rng, Runner};
 
 use super::entrant::{Entrant, is_new, without_reasons};
 use super::failed::{FailedRun, Interrupted};
@@ -118,7 +118,7 @@ impl PlanSearch<'_> {
                 break;
             }
             // It takes one more observed run, and a race of one candidate.
-            let needed = 1 + 2 * FEWEST_ROUNDS;
+            let needed = 1 + 2 * MIN_ROUNDS;
             if self.runs_left(course).is_some_and(|left| left < needed) {
                 break;
             }
@@ -177,7 +177,7 @@ impl PlanSearch<'_> {
         entrants: &[Entrant],
     ) -> anyhow::Result<Vec<usize>> {
         let left = self.runs_left(course);
-        let fit = ProofLimits::max_candidates(left, GROUP, FEWEST_ROUNDS);
+        let fit = ProofLimits::max_candidates(left, MAX_GROUP_CANDIDATES, MIN_ROUNDS);
         if fit < entrants.len() {
             let names: Vec<&str> = entrants[fit..].iter().map(|e| e.label.as_str()).collect();
             let note = format!(
@@ -193,7 +193,7 @@ impl PlanSearch<'_> {
             return Ok(Vec::new());
         }
         let objective = metric::objective_of(self.metrics);
-        let a_round = entrants.len() + entrants.len().div_ceil(GROUP);
+        let a_round = entrants.len() + entrants.len().div_ceil(MAX_GROUP_CANDIDATES);
         let rounds = ProofLimits::race_rounds(left, a_round, course.run);
         let rules = RaceRules {
             most_rounds: rounds,
@@ -303,7 +303,7 @@ impl PlanSearch<'_> {
                 };
                 ran.push((runner, value));
             }
-            race.record(&ran);
+            race.record_group(&ran);
             let told = so_far(&race.standings(), &labels, objective.higher_is_better());
             self.job.progress.so_far(told);
         }

@@ -80,7 +80,7 @@ pub(crate) fn verdict_text(proof: &Proof) -> String {
         .worse
         .iter()
         .cloned()
-        .partition(|name| proof.role_of(name) == Some(Role::Cost));
+        .partition(|name| proof.role_of(name) == Some(MetricRole::Cost));
     let mut text = all.verdict.to_string();
     if let Some(why) = &proof.nothing {
         let _ = write!(text, ": {why}");
@@ -121,7 +121,7 @@ pub(crate) fn verdict_text(proof: &Proof) -> String {
 /// The names of objectives first, then those that explain them.
 fn in_order(proof: &Proof, names: &[String]) -> Vec<String> {
     let mut names = names.to_vec();
-    names.sort_by_key(|name| proof.role_of(name) != Some(Role::Objective));
+    names.sort_by_key(|name| proof.role_of(name) != Some(MetricRole::Objective));
     names
 }
 

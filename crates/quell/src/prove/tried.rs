@@ -245,7 +245,7 @@ pub(super) mod tests {
         let standings = [
             standing_of(Fate::Racing, 2, 1.1),
             standing_of(Fate::Racing, 2, 0.9),
-            standing_of(Fate::Out(Out::Slower), 3, 2.0),
+            standing_of(Fate::Out(Elimination::Slower), 3, 2.0),
             standing_of(Fate::Racing, 0, 1.0),
         ];
         let labels = ["a", "b", "c", "d"];

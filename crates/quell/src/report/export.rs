@@ -80,11 +80,11 @@ fn write_format(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let weight = match args.weight {
-        None | Some(cli::StackWeight::Wait) => Weight::Wait,
-        Some(cli::StackWeight::Count) => Weight::Count,
-        Some(cli::StackWeight::Stall) => Weight::Stall,
-        Some(cli::StackWeight::Cpu) => Weight::Cpu,
-        Some(cli::StackWeight::Blocked) => Weight::Blocked,
+        None | Some(cli::StackWeight::Wait) => SampleWeight::Wait,
+        Some(cli::StackWeight::Count) => SampleWeight::Count,
+        Some(cli::StackWeight::Stall) => SampleWeight::Stall,
+        Some(cli::StackWeight::Cpu) => SampleWeight::Cpu,
+        Some(cli::StackWeight::Blocked) => SampleWeight::Blocked,
     };
     let measure = args.of.map(|of| match of {
         cli::ExportedTime::Wait => Measure::Wait,

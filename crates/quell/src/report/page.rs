@@ -26,7 +26,7 @@ pub(crate) fn write_page(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let out = Replace::new(Some(file))?;
     let meta = trace.meta();
     let (code, garbled) = Code::read(&trace)?;
-    let mut binner = Binner::new(Limits::default());
+    let mut binner = Binner::new(PageLimits::default());
     let mut places = RegionNumbers::new(&code);
     let mut sum = Aggregate::default();
     let progress = ReadProgress::new(trace.rows());
@@ -121,7 +121,7 @@ impl<'a> PageNames<'a> {
     }
 }
 
-impl Names for PageNames<'_> {
+impl NameSource for PageNames<'_> {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
         let stack = self.code.stack(stack)?;
         let missing = stack.cut.then(|| OUTER_MISSING.to_owned());
