@@ -3,16 +3,16 @@
 use crate::PAGE;
 
 /// What is too much is brought down to this part, so that the next trim is some way off.
-const DOWN_TO: usize = 2;
+const TRIM_DIVISOR: usize = 2;
 /// What is given back with one shootdown: the kernel flushes when it has gathered about so many pages
 /// (MAX_GATHER_BATCH_COUNT batches of 510, include/asm-generic/tlb.h, Linux 6.18: 9,690).
-const ONE_FLUSH: usize = 9216 * PAGE;
+const ONE_FLUSH_BYTES: usize = 9216 * PAGE;
 /// Of the bound, this part may always be kept, or else each call shoots where the bound is below what the
 /// program needs by itself.
-const ALWAYS: usize = 16;
+const ALWAYS_KEPT_PART: usize = 16;
 
 /// How the process stands to the bound of its resident memory.
-pub(crate) enum Room {
+pub(crate) enum ResidentRoom {
     Enough,
     /// It is below, but so much more would be a large part of what is left.
     Little,
@@ -33,7 +33,7 @@ pub(crate) struct Allowance {
 
 impl Allowance {
     /// Nothing is kept.
-    pub(crate) const NOTHING: Allowance = Allowance {
+    pub(crate) const KEEP_NOTHING: Allowance = Allowance {
         most: 0,
         trim_to: 0,
         meanwhile: 0,
@@ -41,7 +41,7 @@ impl Allowance {
 
     /// Where there is no more to it than a budget. What does not fit is unmapped, at a shootdown: to make room for it takes
     /// one too, and holes in the address space, so that large mappings find no room in what is kept.
-    pub(crate) fn of(budget: usize) -> Allowance {
+    pub(crate) fn of_budget(budget: usize) -> Allowance {
         Allowance {
             most: budget,
             trim_to: usize::MAX,
@@ -50,10 +50,10 @@ impl Allowance {
     }
 
     /// Where little may be kept: it is brought down to a part of that, so that the next trim is some way off.
-    fn little(budget: usize, more: usize) -> Allowance {
+    fn of_small_budget(budget: usize, more: usize) -> Allowance {
         Allowance {
             most: budget,
-            trim_to: (budget / DOWN_TO).saturating_sub(more),
+            trim_to: (budget / TRIM_DIVISOR).saturating_sub(more),
             meanwhile: budget,
         }
     }
@@ -62,14 +62,14 @@ impl Allowance {
     /// of what is kept, and as much besides as goes with the same shootdown. What more is given back is faulted in
     /// anew, and taken from what serves other mappings: by half, and by three quarters, there were twice as many
     /// shootdowns where blocks are large.
-    pub(crate) fn over(over: usize, kept: usize, more: usize, bound: usize) -> Allowance {
-        let always = bound / ALWAYS;
-        let give = over.max(ONE_FLUSH.min(kept / 4 * 3));
+    pub(crate) fn when_over(over: usize, kept: usize, more: usize, bound: usize) -> Allowance {
+        let always = bound / ALWAYS_KEPT_PART;
+        let give = over.max(ONE_FLUSH_BYTES.min(kept / 4 * 3));
         if give > kept {
             // All of it would not do. The next trim is some way off here, too.
-            return Allowance::little(always, more);
+            return Allowance::of_small_budget(always, more);
         }
-        let trim_to = (kept - give).max((always / DOWN_TO).saturating_sub(more));
+        let trim_to = (kept - give).max((always / TRIM_DIVISOR).saturating_sub(more));
         let most = trim_to.saturating_add(more).max(always);
         Allowance {
             most,
@@ -79,7 +79,7 @@ impl Allowance {
     }
 
     /// No more than this budget.
-    pub(crate) fn within(self, budget: usize, more: usize) -> Allowance {
+    pub(crate) fn limited_to(self, budget: usize, more: usize) -> Allowance {
         Allowance {
             most: self.most.min(budget),
             trim_to: self.trim_to.min(budget.saturating_sub(more)),
@@ -91,7 +91,7 @@ impl Allowance {
     /// process has no more by that, and to unmap it would be a shootdown each. The next call after gives back what is too
     /// much. Whoever gives back may be stopped for long, so there is a limit here too: a quarter above the budget, as what
     /// leaves is in it until it has left.
-    pub(crate) fn and_meanwhile(self, budget: usize) -> Allowance {
+    pub(crate) fn with_meanwhile(self, budget: usize) -> Allowance {
         Allowance {
             meanwhile: self.most.max(budget.saturating_add(budget / 4)),
             ..self
@@ -110,20 +110,24 @@ mod tests {
     /// much, and of little no more than three quarters.
     #[test]
     fn one_flush() {
-        let given = |over, kept| kept - Allowance::over(over, kept, 10 * MB, 1000 * MB).trim_to;
+        let given =
+            |over, kept| kept - Allowance::when_over(over, kept, 10 * MB, 1000 * MB).trim_to;
         assert_eq!(given(0, 400 * MB), 36 * MB);
         assert_eq!(given(30 * MB, 400 * MB), 36 * MB);
         assert_eq!(given(90 * MB, 400 * MB), 90 * MB);
-        assert_eq!(Allowance::over(0, 40 * MB, 0, 100 * MB).trim_to, 10 * MB);
+        assert_eq!(
+            Allowance::when_over(0, 40 * MB, 0, 100 * MB).trim_to,
+            10 * MB
+        );
     }
 
     /// Check that a little budget is trimmed to half of it, with room for what comes, and that one without a bound is not.
     #[test]
     fn half() {
-        let may = Allowance::little(64 * MB, 10 * MB);
+        let may = Allowance::of_small_budget(64 * MB, 10 * MB);
         assert_eq!((may.most, may.trim_to), (64 * MB, 22 * MB));
-        assert_eq!(Allowance::little(0, MB).trim_to, 0);
-        assert_eq!(Allowance::of(64 * MB).trim_to, usize::MAX);
+        assert_eq!(Allowance::of_small_budget(0, MB).trim_to, 0);
+        assert_eq!(Allowance::of_budget(64 * MB).trim_to, usize::MAX);
     }
 
     /// Check that a program which needs more than the bound by itself does not trim at each call: 4,000 blocks of
@@ -132,7 +136,7 @@ mod tests {
     fn above_for_good() {
         let (mut kept, mut trims, more) = (0, 0, 256 << 10);
         for _ in 0..4000 {
-            let may = Allowance::over(500 * MB, kept, more, 1000 * MB);
+            let may = Allowance::when_over(500 * MB, kept, more, 1000 * MB);
             if kept + more > may.most {
                 (kept, trims) = (may.trim_to, trims + 1);
             }
@@ -153,14 +157,14 @@ mod tests {
             bound in 1..2000 * MB,
             budget in 1..2000 * MB,
         ) {
-            let always = bound / ALWAYS;
-            let may = Allowance::over(over, kept, more, bound);
+            let always = bound / ALWAYS_KEPT_PART;
+            let may = Allowance::when_over(over, kept, more, bound);
             prop_assert!(may.most <= kept.saturating_add(more).max(always));
             prop_assert!(may.trim_to <= kept.saturating_sub(over).max(always));
-            for may in [may, may.within(budget, more), Allowance::little(budget, more)] {
+            for may in [may, may.limited_to(budget, more), Allowance::of_small_budget(budget, more)] {
                 prop_assert!(may.trim_to.saturating_add(more) <= may.most || more > may.most);
             }
-            prop_assert!(may.within(budget, more).most <= budget);
+            prop_assert!(may.limited_to(budget, more).most <= budget);
         }
     }
 }

@@ -5,24 +5,24 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::{PAGE, Range};
 
 /// So many at once: each is a page in memory, and perhaps a mapping.
-const ANCHORS: usize = 512;
+const MAX_ANCHORS: usize = 512;
 
 /// So many mappings are known to have no room beside them.
-const WEDGED: usize = 64;
+const WEDGED_PLACES: usize = 64;
 /// To look for room takes the kernel's lock of all mappings, for which other threads wait: so many times it is left out.
-const LEFT_OUT: u8 = 64;
+const SKIPPED_LOOKS: u8 = 64;
 
 /// The first bytes of all anchors, in no order.
 pub(crate) struct Anchors {
-    starts: [usize; ANCHORS],
+    starts: [usize; MAX_ANCHORS],
     count: usize,
     /// By their begins; a later one takes the place of an earlier.
-    wedged: [Wedged; WEDGED],
+    wedged: [WedgedMapping; WEDGED_PLACES],
 }
 
 /// A mapping with others on both sides.
 #[derive(Clone, Copy)]
-struct Wedged {
+struct WedgedMapping {
     mapping: Range,
     /// So many times it is taken for one yet.
     left: u8,
@@ -30,18 +30,18 @@ struct Wedged {
 
 /// Where there may be an anchor, for whoever does not hold the lock: a bit for each page that one was ever put at, by the hash of its
 /// number. A bit stays set, so in a program whose mappings move for long there may be one anywhere, and whoever asks takes the lock.
-pub(crate) struct Anchored([AtomicU64; ANCHORED]);
+pub(crate) struct AnchorFilter([AtomicU64; FILTER_WORDS]);
 
 /// Of 64 bits each: with as many anchors as there can be at once, one bit in sixteen is set.
-const ANCHORED: usize = 128;
+const FILTER_WORDS: usize = 128;
 
-impl Default for Anchored {
+impl Default for AnchorFilter {
     fn default() -> Self {
-        Anchored(core::array::from_fn(|_| AtomicU64::new(0)))
+        AnchorFilter(core::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl Anchored {
+impl AnchorFilter {
     fn bit_of(&self, page: usize) -> (&AtomicU64, u64) {
         let hash = hash_of(page) >> 51;
         (&self.0[hash as usize / 64], 1 << (hash % 64))
@@ -63,20 +63,20 @@ impl Anchored {
 }
 
 impl Anchors {
-    pub(crate) const NONE: Anchors = Anchors {
-        starts: [0; ANCHORS],
+    pub(crate) const EMPTY: Anchors = Anchors {
+        starts: [0; MAX_ANCHORS],
         count: 0,
-        wedged: [Wedged {
+        wedged: [WedgedMapping {
             mapping: Range { start: 0, end: 0 },
             left: 0,
-        }; WEDGED],
+        }; WEDGED_PLACES],
     };
 
     /// There was no room beside a mapping.
     pub(crate) fn note_wedged(&mut self, mapping: Range) {
-        self.wedged[place_of(mapping)] = Wedged {
+        self.wedged[place_of(mapping)] = WedgedMapping {
             mapping,
-            left: LEFT_OUT,
+            left: SKIPPED_LOOKS,
         };
     }
 
@@ -91,7 +91,9 @@ impl Anchors {
     /// Whether a range lies in a mapping that had no room beside it a while ago, as far as is known without asking the kernel
     /// which mapping that is now.
     pub(crate) fn is_in_wedged(&mut self, range: Range) -> bool {
-        let is_around = |known: &Wedged| known.left > 0 && known.mapping.and(range) == Some(range);
+        let is_around = |known: &WedgedMapping| {
+            known.left > 0 && known.mapping.intersection(range) == Some(range)
+        };
         let Some(at) = self.wedged.iter().position(is_around) else {
             return false;
         };
@@ -105,7 +107,7 @@ impl Anchors {
     }
 
     pub(crate) fn are_full(&self) -> bool {
-        self.count == ANCHORS
+        self.count == MAX_ANCHORS
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -144,7 +146,7 @@ impl Anchors {
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> &[usize] {
+    pub(crate) fn all_starts(&self) -> &[usize] {
         &self.starts[..self.count]
     }
 }
@@ -165,15 +167,15 @@ mod tests {
     /// Check that where an anchor was put there may be one for ever, and that of other pages hardly any is taken for one.
     #[test]
     fn anchored() {
-        let anchored = Anchored::default();
+        let anchored = AnchorFilter::default();
         let page = |n: usize| Range {
             start: n * PAGE,
             end: (n + 1) * PAGE,
         };
-        for n in 0..ANCHORS {
+        for n in 0..MAX_ANCHORS {
             anchored.add(n * n * 7 * PAGE);
         }
-        assert!((0..ANCHORS).all(|n| anchored.may_have_any_in(page(n * n * 7))));
+        assert!((0..MAX_ANCHORS).all(|n| anchored.may_have_any_in(page(n * n * 7))));
         assert!(anchored.may_have_any_in(Range {
             start: 0,
             end: 9 * PAGE
@@ -185,7 +187,7 @@ mod tests {
     /// Check that a mapping without room is known so many times, and another one or a changed one is not.
     #[test]
     fn wedged() {
-        let mut anchors = Anchors::NONE;
+        let mut anchors = Anchors::EMPTY;
         let range = |start, end| Range { start, end };
         let one = range(PAGE, 5 * PAGE);
         assert!(!anchors.is_wedged(one));
@@ -194,21 +196,21 @@ mod tests {
             assert!(!anchors.is_wedged(other));
         }
         let times = (0..1000).filter(|_| anchors.is_wedged(one)).count();
-        assert_eq!(times, usize::from(LEFT_OUT));
+        assert_eq!(times, usize::from(SKIPPED_LOOKS));
         anchors.note_wedged(one);
         let part = range(2 * PAGE, 5 * PAGE);
         for other in [range(0, 2 * PAGE), range(2 * PAGE, 6 * PAGE)] {
             assert!(!anchors.is_in_wedged(other));
         }
         let times = (0..1000).filter(|_| anchors.is_in_wedged(part)).count();
-        assert_eq!(times, usize::from(LEFT_OUT));
+        assert_eq!(times, usize::from(SKIPPED_LOOKS));
         anchors.note_wedged(one);
         assert!(anchors.is_in_wedged(part));
         anchors.add(4 * PAGE);
         assert!(!anchors.is_in_wedged(part));
         anchors.remove(4 * PAGE);
         for n in 0..10_000 {
-            assert!(place_of(range(n * PAGE, n * PAGE + PAGE)) < WEDGED);
+            assert!(place_of(range(n * PAGE, n * PAGE + PAGE)) < WEDGED_PLACES);
         }
     }
 
@@ -216,20 +218,20 @@ mod tests {
     /// than there is room for.
     #[test]
     fn finds() {
-        let mut anchors = Anchors::NONE;
+        let mut anchors = Anchors::EMPTY;
         let range = |start, end| Range { start, end };
-        for n in 0..ANCHORS + 1 {
-            assert_eq!(anchors.are_full(), n >= ANCHORS);
+        for n in 0..MAX_ANCHORS + 1 {
+            assert_eq!(anchors.are_full(), n >= MAX_ANCHORS);
             anchors.add(n * 10 * PAGE);
         }
-        assert_eq!(anchors.count(), ANCHORS);
+        assert_eq!(anchors.count(), MAX_ANCHORS);
         let page = anchors.page_in(range(45 * PAGE, 55 * PAGE));
         assert_eq!(page, Some(range(50 * PAGE, 51 * PAGE)));
         anchors.remove(50 * PAGE);
         anchors.remove(50 * PAGE);
         assert_eq!(anchors.page_in(range(45 * PAGE, 55 * PAGE)), None);
-        assert_eq!(anchors.count(), ANCHORS - 1);
-        while let Some(start) = anchors.all().first().copied() {
+        assert_eq!(anchors.count(), MAX_ANCHORS - 1);
+        while let Some(start) = anchors.all_starts().first().copied() {
             anchors.remove(start);
         }
         assert_eq!(anchors.any_in(range(0, usize::MAX)), None);

@@ -40,7 +40,7 @@ macro_rules! counters {
 pub struct Count(AtomicU64);
 
 impl Count {
-    pub(crate) fn one(&self) {
+    pub(crate) fn count_one(&self) {
         self.add(1);
     }
 

@@ -21,7 +21,7 @@ impl<K: Kernel> Shim<K> {
         let forking = &self.lock.forking;
         match self.lock.take(&self.kernel) {
             Taken::Yes => {
-                self.lock.forks_anew();
+                self.lock.note_new_fork();
                 forking.store(1, Ordering::Relaxed);
             }
             // A handler forks within a fork of the thread below it.
@@ -45,35 +45,37 @@ impl<K: Kernel> Shim<K> {
                 // Others may have changed the tables while they were copied, page by page: they are not whole, also where
                 // the lock seems free. And nobody else is at anything in the child.
                 self.turn_off();
-                self.busy.give_up(self.kernel.thread(), |_| ());
+                self.busy.give_up(self.kernel.thread_id(), |_| ());
             }
             return;
         }
         if child {
             self.orphaned.store(true, Ordering::Relaxed);
             self.note_news();
-            self.lock.nobody_sleeps();
+            self.lock.reset_sleepers();
         }
         let forking = &self.lock.forking;
         if forking.load(Ordering::Relaxed) == 0 || forking.fetch_sub(1, Ordering::Relaxed) > 1 {
             // Whoever holds the lock below this handler gives it back.
             return;
         }
-        self.finish(|_| ());
+        self.work_and_release(|_| ());
     }
 
     /// In the child: the other threads are gone, and so is what they were about.
     pub(crate) fn give_up_others(&self, table: &mut Table) {
         self.orphaned.store(false, Ordering::Relaxed);
-        let me = self.kernel.thread();
-        self.leavers.abandon(me);
+        let me = self.kernel.thread_id();
+        self.leavers.abandon_in_child(me);
         if self.marking.load(Ordering::SeqCst) != me {
             self.marking.store(0, Ordering::SeqCst);
         }
         // A thread that measures is gone, too.
         self.measure_again();
         self.forget_others();
-        self.counters.clean_bytes.add(table.only_goes(me));
+        self.counters
+            .clean_bytes
+            .add(table.give_up_other_unmappings(me));
         for place in &self.unmapping {
             if place.load(Ordering::Relaxed) != me {
                 place.store(0, Ordering::Relaxed);
@@ -88,12 +90,12 @@ impl<K: Kernel> Shim<K> {
             // notes, when the handler returns: none of it may serve, nor be told twice.
             self.turn_off();
         } else if table.leaving > 0 {
-            table.stay();
+            table.keep_all_leaving();
         }
     }
 
     /// Whether this thread holds the lock.
     pub(crate) fn is_mine(&self) -> bool {
-        self.lock.holder() == self.kernel.thread()
+        self.lock.holder() == self.kernel.thread_id()
     }
 }

@@ -10,19 +10,19 @@ use crate::PAGE;
 
 /// Four classes for each power of two, from one page up to 2^47 bytes. Under loom fewer: its threads have small stacks, on which
 /// the tables are made.
-pub(crate) const CLASSES: usize = 4 * if cfg!(loom) { 9 } else { 36 };
+pub(crate) const SIZE_CLASSES: usize = 4 * if cfg!(loom) { 9 } else { 36 };
 /// A thin size is looked at once in 2^8 lifetimes at least.
-const MOST_DOUBT: u8 = 9;
+const MAX_DOUBT: u8 = 9;
 /// So many dense lifetimes take one doubt away, whatever was between them. A dense one that is zeroed in place saves its faults,
 /// and a thin one that is looked at costs a microsecond or two: where less than a fourth are thin it pays to look.
-const DENSE_FOR_A_DOUBT: u8 = 3;
+const DENSE_PER_DOUBT: u8 = 3;
 /// So many that nothing was set off against make up for one that is thin: an allocator that trims what it has mapped to where it
 /// has to begin unmaps some that nobody has used.
-const DENSE_FOR_A_THIN: u8 = 8;
-const MOST_CREDIT: u8 = 2 * DENSE_FOR_A_THIN;
+const DENSE_PER_THIN: u8 = 8;
+const MAX_CREDIT: u8 = 2 * DENSE_PER_THIN;
 
 /// The class of the largest size that is not above `len` (in bytes, one page at least).
-pub(crate) fn class(len: usize) -> usize {
+pub(crate) fn size_class(len: usize) -> usize {
     let pages = (len / PAGE).max(1);
     let log = pages.ilog2() as usize;
     let quarter = if log >= 2 {
@@ -31,18 +31,18 @@ pub(crate) fn class(len: usize) -> usize {
         // 1; 2 and 3: exact.
         (pages << (2 - log)) & 3
     };
-    (log * 4 + quarter).min(CLASSES - 1)
+    (log * 4 + quarter).min(SIZE_CLASSES - 1)
 }
 
 /// Whether memory of a class is expected to be used: by its own lifetimes, or where nothing speaks against it by those of
 /// classes of up to twice and half the size. A program that uses memory of many sizes is known by a few of them.
-pub(crate) fn is_trusted(all: &[Habit; CLASSES], class: usize, lifetimes: usize) -> bool {
+pub(crate) fn is_trusted(all: &[Habit; SIZE_CLASSES], class: usize, lifetimes: usize) -> bool {
     const TWICE: usize = 4;
     let own = all[class];
     if own.is_trusted(lifetimes) {
         return true;
     }
-    let alike = class.saturating_sub(TWICE)..(class + TWICE + 1).min(CLASSES);
+    let alike = class.saturating_sub(TWICE)..(class + TWICE + 1).min(SIZE_CLASSES);
     let (mut dense, mut returned) = (0, 0);
     for habit in all[alike].iter().filter(|habit| habit.doubt == 0) {
         dense += usize::from(habit.dense);
@@ -78,7 +78,7 @@ pub(crate) struct Habit {
 }
 
 impl Habit {
-    pub(crate) const NEW: Habit = Habit {
+    pub(crate) const UNKNOWN: Habit = Habit {
         dense: 0,
         doubt: 0,
         credit: 0,
@@ -93,7 +93,7 @@ impl Habit {
     };
 
     /// A lifetime begins. Only memory that is asked for again is worth keeping.
-    pub(crate) fn begins(&mut self) {
+    pub(crate) fn note_begin(&mut self) {
         if self.ended > 0 {
             self.ended -= 1;
             self.returned = self.returned.saturating_add(1);
@@ -101,7 +101,7 @@ impl Habit {
     }
 
     /// A lifetime ends: whether to look at how it was. Never for long where that was thin.
-    pub(crate) fn looks(&mut self) -> bool {
+    pub(crate) fn note_end(&mut self) -> bool {
         self.ended = self.ended.saturating_add(1);
         let looks = self.skip == 0;
         self.skip = self.skip.saturating_sub(1);
@@ -127,7 +127,7 @@ impl Habit {
 
     /// What was in memory was zero already. Whether that may stay so once more: a few times it costs next to
     /// nothing, and the next owner may use it again. But what is not used then is not worth its memory.
-    pub(crate) fn takes_idle_turn(&mut self) -> bool {
+    pub(crate) fn may_stay_idle(&mut self) -> bool {
         const MOST: u8 = 2;
         let stays = self.idle < MOST;
         self.idle = self.idle.saturating_add(1);
@@ -139,9 +139,9 @@ impl Habit {
         self.empty = 0;
         self.idle = 0;
         self.dense = self.dense.saturating_add(1);
-        self.credit = (self.credit + 1).min(MOST_CREDIT);
-        if self.doubt > 0 && self.credit >= DENSE_FOR_A_DOUBT {
-            self.credit -= DENSE_FOR_A_DOUBT;
+        self.credit = (self.credit + 1).min(MAX_CREDIT);
+        if self.doubt > 0 && self.credit >= DENSE_PER_DOUBT {
+            self.credit -= DENSE_PER_DOUBT;
             self.doubt -= 1;
         }
     }
@@ -149,19 +149,19 @@ impl Habit {
     /// Little of it was used.
     pub(crate) fn was_thin(&mut self) {
         self.empty = 0;
-        if self.credit >= DENSE_FOR_A_THIN {
-            self.credit -= DENSE_FOR_A_THIN;
+        if self.credit >= DENSE_PER_THIN {
+            self.credit -= DENSE_PER_THIN;
             return;
         }
         self.dense = 0;
-        self.doubt = (self.doubt + 1).min(MOST_DOUBT);
+        self.doubt = (self.doubt + 1).min(MAX_DOUBT);
         // The first doubt is none to speak of.
         self.skip = (1 << (self.doubt - 1)) - 1;
     }
 
     /// What one range of this size is could not be shown: another may be beside it for a while. That need not be so for the
     /// next, so pauses grow only where they follow each other.
-    pub(crate) fn pauses(&mut self) {
+    pub(crate) fn pause_looks(&mut self) {
         /// Lifetimes that were looked at between two pauses that have nothing to do with each other.
         const CLOSE: u8 = 4;
         /// The longest pause is of 2^4 - 1 lifetimes.
@@ -193,24 +193,24 @@ mod tests {
     fn classes() {
         let mut last = 0;
         for pages in 1..100_000 {
-            let class = class(pages * PAGE);
+            let class = size_class(pages * PAGE);
             assert!(class >= last, "{pages}");
             last = class;
         }
-        assert_eq!(class(PAGE), 0);
-        assert_eq!(class(1), 0);
-        assert!(class(usize::MAX) < CLASSES);
+        assert_eq!(size_class(PAGE), 0);
+        assert_eq!(size_class(1), 0);
+        assert!(size_class(usize::MAX) < SIZE_CLASSES);
     }
 
     /// Lives through lifetimes, each dense or thin, and counts how often memory is looked at, and how often it is served
     /// and used, or not.
     fn live(all: impl Iterator<Item = bool>) -> (usize, usize, usize) {
-        let mut habit = Habit::NEW;
+        let mut habit = Habit::UNKNOWN;
         let (mut looks, mut good, mut bad) = (0, 0, 0);
         let mut served = false;
         for dense in all {
-            habit.begins();
-            if habit.looks() {
+            habit.note_begin();
+            if habit.note_end() {
                 looks += 1;
                 match (dense, served) {
                     (true, _) => habit.was_dense(),
@@ -267,30 +267,30 @@ mod tests {
     /// Check that what was not used stays in memory twice, and again after it was used, and no more.
     #[test]
     fn idle() {
-        let mut habit = Habit::NEW;
-        let stays = [(); 4].map(|()| habit.takes_idle_turn());
+        let mut habit = Habit::UNKNOWN;
+        let stays = [(); 4].map(|()| habit.may_stay_idle());
         assert_eq!(stays, [true, true, false, false]);
         habit.was_dense();
-        assert!(habit.takes_idle_turn());
+        assert!(habit.may_stay_idle());
     }
 
     /// Check that pauses that follow each other grow to fifteen lifetimes, that one by itself is one lifetime, and that
     /// what was not in memory is looked at ever more rarely.
     #[test]
     fn pauses() {
-        let skipped = |habit: &mut Habit| (0..100).take_while(|_| !habit.looks()).count();
-        let mut habit = Habit::NEW;
+        let skipped = |habit: &mut Habit| (0..100).take_while(|_| !habit.note_end()).count();
+        let mut habit = Habit::UNKNOWN;
         for expected in [1, 3, 7, 15, 15] {
-            habit.pauses();
+            habit.pause_looks();
             assert_eq!(skipped(&mut habit), expected);
         }
         for _ in 0..4 {
-            assert!(habit.looks());
+            assert!(habit.note_end());
         }
-        habit.pauses();
+        habit.pause_looks();
         assert_eq!(skipped(&mut habit), 1);
-        let mut empty = Habit::NEW;
-        let looks = (0..166).filter(|_| empty.looks().then(|| empty.was_empty()).is_some());
+        let mut empty = Habit::UNKNOWN;
+        let looks = (0..166).filter(|_| empty.note_end().then(|| empty.was_empty()).is_some());
         // Six, then after 1, 3, 7, and 15 each.
         assert_eq!(
             looks.count(),

@@ -70,14 +70,14 @@ pub struct Mapping {
 pub trait Threads {
     /// A number that is this thread's alone while it lives, not 0. A child of vfork(2), and of clone(2) with the
     /// memory but no CLONE_SETTLS, has its parent's: it counts as a handler of the thread that made it.
-    fn thread(&self) -> usize;
+    fn thread_id(&self) -> usize;
     /// Sleeps while `word` is `value`, at most so long (futex(2)). May return at any time.
-    fn sleep(&self, word: &AtomicU32, value: u32, ms: u32);
+    fn sleep_while(&self, word: &AtomicU32, value: u32, ms: u32);
     /// Wakes all that sleep on `word`.
-    fn wake(&self, word: &AtomicU32);
+    fn wake_all(&self, word: &AtomicU32);
     /// Wakes one of them.
     fn wake_one(&self, word: &AtomicU32) {
-        self.wake(word);
+        self.wake_all(word);
     }
     /// Whether a thread of this number sleeps until something wakes it; false where that can't be told. Takes some tens of
     /// microseconds.
@@ -85,16 +85,16 @@ pub trait Threads {
         false
     }
     /// Of a clock that does not go back, ns.
-    fn now(&self) -> u64;
+    fn now_ns(&self) -> u64;
     /// What the CPU has worked for this thread, ns: what something costs, also where the thread lost the CPU or slept
-    /// meanwhile. Under a filter of system calls it is [`Threads::now`].
-    fn cpu_now(&self) -> u64 {
-        self.now()
+    /// meanwhile. Under a filter of system calls it is [`Threads::now_ns`].
+    fn thread_cpu_ns(&self) -> u64 {
+        self.now_ns()
     }
     /// The same for all threads of the process, and what was worked for others may be told up to a tick late. Under a filter
-    /// of system calls it is [`Threads::now`].
-    fn cpu_of_all_now(&self) -> u64 {
-        self.now()
+    /// of system calls it is [`Threads::now_ns`].
+    fn process_cpu_ns(&self) -> u64 {
+        self.now_ns()
     }
 }
 
@@ -147,8 +147,8 @@ pub unsafe trait Kernel: Threads {
     /// damaged all the same, and to touch that is SIGBUS.
     fn all_there(&self, range: Range) -> Option<bool>;
     /// Writes a word into each page by which it can be told later, see [`Kernel::clear_marked`].
-    unsafe fn mark(&self, range: Range, mark: u64);
-    /// Whether each page of a range still has the word that [`Kernel::mark`] wrote. Never faults.
+    unsafe fn write_marks(&self, range: Range, mark: u64);
+    /// Whether each page of a range still has the word that [`Kernel::write_marks`] wrote. Never faults.
     fn is_marked(&self, range: Range, mark: u64) -> bool;
     /// The same, and faults where a page can't be read: some ten times as fast.
     unsafe fn has_marks(&self, range: Range, mark: u64) -> bool;
@@ -160,7 +160,7 @@ pub unsafe trait Kernel: Threads {
     fn has_fingerprint(&self, range: Range, fingerprint: u64) -> bool;
     /// Whether the kernel or a device has hold of pages of this process, so that it reads or writes them also when they
     /// are unmapped. Takes some tens of microseconds.
-    fn pins(&self) -> Pins;
+    fn pinned_pages(&self) -> Pins;
     /// Whether this process is the copy of one that it was started in, by a fork(2) that [`Kernel::fork_is_over`] was not
     /// told of.
     fn is_unseen_copy(&self) -> bool {
@@ -177,7 +177,7 @@ pub unsafe trait Kernel: Threads {
         false
     }
     /// Makes all of it zeros. If many pages are already, it leaves those as they are, and says how many.
-    unsafe fn clear(&self, range: Range) -> usize;
+    unsafe fn clear_used(&self, range: Range) -> usize;
     /// How many of these pages have something else than zeros where they begin or in the middle; none where that can't be
     /// told. Never faults: pages may be gone.
     fn count_used(&self, pages: &[usize]) -> Option<usize>;
@@ -200,15 +200,15 @@ pub unsafe trait Kernel: Threads {
     /// See [`Kernel::fork_begins`].
     fn fork_is_over(&self, _child: bool) {}
     /// How much of the process is in memory, bytes; none if that can't be told.
-    fn resident(&self) -> Option<usize> {
+    fn resident_bytes(&self) -> Option<usize> {
         None
     }
     /// How much may be mapped, in bytes, where that is counted whether anything is in it or not; none where it
     /// isn't. May change. Takes some microseconds.
-    fn bound(&self) -> Option<usize> {
+    fn mapping_limit(&self) -> Option<usize> {
         None
     }
     /// How full memory is now; none where another thread is at that, or this one below a signal handler. Takes some tens of
     /// microseconds.
-    fn pressure(&self) -> Option<Pressure>;
+    fn memory_pressure(&self) -> Option<Pressure>;
 }

@@ -21,49 +21,49 @@
 
 mod allowance;
 mod anchors;
-mod busy;
+mod backoff;
 mod call;
-mod check;
 mod counters;
-mod crowd;
+mod deferred;
 mod fork;
-mod going;
 mod habit;
-mod keep;
+mod in_flight;
 mod kernel;
-mod late;
 pub mod linux;
 mod lock;
+mod lock_crowd;
 #[cfg(all(test, loom))]
-mod loomed;
-mod measure;
+mod loom_tests;
 mod nodes;
 mod offer;
 mod once;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(loom)))]
 pub mod os;
-mod others;
+mod other_threads;
 #[cfg(quell_preload)]
 mod preload;
 mod proof;
 mod range;
+mod range_claims;
 mod region;
-mod rest;
+mod retained;
 mod scratch;
 mod settings;
 mod shelf;
 mod shim;
 pub mod sync;
 mod table;
+mod table_check;
 mod trim;
-mod waits;
+mod waiting;
 mod wipe;
+mod zero_cost;
 
-pub use check::Held;
 pub use counters::{Count, Counters};
 pub use kernel::{Errno, Kernel, Map, Mapping, Pins, Pressure, Threads};
 pub use nodes::Node;
 pub use range::{PAGE, Part, Range};
 pub use scratch::Scratch;
-pub use settings::{Bad, Settings, Zero};
+pub use settings::{BadSetting, Settings, ZeroLimit};
 pub use shim::Shim;
+pub use table_check::RangeUse;

@@ -9,29 +9,29 @@
 use core::sync::atomic::AtomicU32 as Statistic;
 
 use crate::Threads;
-use crate::crowd::LockUse;
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, pause};
+use crate::lock_crowd::LockUseCounts;
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, spin_pause};
 
 /// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
-/// held for, but where all that is known is forgotten (`Shim::retire`), or many ranges are looked through. A real-time thread that took the CPU from the holder gets on after that.
-const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
+/// held for, but where all that is known is forgotten (`Shim::stop_keeping`), or many ranges are looked through. A real-time thread that took the CPU from the holder gets on after that.
+const MAX_LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// So often is slept in vain, for a second in all: 64 times 16 ms in which nobody has given it back. The holder needs well
 /// under 10 us.
-const SLEEPS: u32 = 64;
+const MAX_VAIN_SLEEPS: u32 = 64;
 const SLEEP_MS: u32 = 16;
 /// So often where its holder forks: the kernel lets nobody change the memory that it copies, so these calls would wait anyway.
-const FORK_SLEEPS: u32 = 4;
+const MAX_FORK_SLEEPS: u32 = 4;
 /// The first sleeps are shorter.
-const SHORT_SLEEPS: u32 = 4;
+const SHORT_SLEEP_COUNT: u32 = 4;
 const SHORT_SLEEP_MS: u32 = 2;
 /// A holder that is found asleep so often, one time after the other, is in a signal handler that waits: while it has the lock, it
 /// does nothing by itself that sleeps.
-const LOOKS_ASLEEP: u32 = 3;
+const MAX_LOOKS_ASLEEP: u32 = 3;
 /// So long in all, though others have it and give it back all the time: there is an end to everything.
-const MOST_NS: u64 = 16_000_000_000;
+const MAX_WAIT_NS: u64 = 16_000_000_000;
 
-/// How long so many sleeps take, less what clocks differ by ([`Threads::now`]). Signals end them before.
-const fn lasts(sleeps: u32) -> u64 {
+/// How long so many sleeps take, less what clocks differ by ([`Threads::now_ns`]). Signals end them before.
+const fn least_sleep_ns(sleeps: u32) -> u64 {
     if cfg!(loom) {
         0
     } else {
@@ -90,7 +90,7 @@ impl Lock {
         Ok(())
     }
 
-    fn at_once(&self, me: usize) -> Taken {
+    fn take_or_say_why(&self, me: usize) -> Taken {
         match self.take_or_see_holder(me) {
             Ok(()) => Taken::Yes,
             Err(holder) if holder == me => Taken::Mine,
@@ -100,13 +100,13 @@ impl Lock {
 
     /// Takes it if that is possible soon.
     pub(crate) fn try_take(&self, kernel: &impl Threads) -> Taken {
-        self.take_within_looks(kernel.thread(), pause)
+        self.take_within_looks(kernel.thread_id(), spin_pause)
     }
 
     fn take_within_looks(&self, me: usize, mut pause: impl FnMut()) -> Taken {
         let mut first_holder = None;
         let mut holders_changed = false;
-        for looks in 0..=LOOKS {
+        for looks in 0..=MAX_LOOKS {
             match self.take_or_see_holder(me) {
                 Ok(()) => {
                     // One that waits for one other is no crowd.
@@ -120,7 +120,7 @@ impl Lock {
                     holders_changed |= *first_holder.get_or_insert(holder) != holder;
                 }
             }
-            if looks < LOOKS {
+            if looks < MAX_LOOKS {
                 pause();
             }
         }
@@ -130,12 +130,12 @@ impl Lock {
 
     /// Takes it if nobody holds it: for what is left undone otherwise.
     pub(crate) fn take_free(&self, kernel: &impl Threads) -> Taken {
-        self.at_once(kernel.thread())
+        self.take_or_say_why(kernel.thread_id())
     }
 
     /// How it was used since this was asked last.
-    pub(crate) fn used(&self) -> LockUse {
-        LockUse {
+    pub(crate) fn take_use_counts(&self) -> LockUseCounts {
+        LockUseCounts {
             taken: self.taken.swap(0, Ordering::Relaxed),
             looks: self.looks.swap(0, Ordering::Relaxed),
         }
@@ -152,8 +152,8 @@ impl Lock {
         if self.is_forking() && self.given_up.load(Ordering::Relaxed) {
             return Taken::Mine;
         }
-        let me = kernel.thread();
-        let began = kernel.now();
+        let me = kernel.thread_id();
+        let began = kernel.now_ns();
         self.asleep.fetch_add(1, Ordering::SeqCst);
         // A turn in which it was given back says that its holder lives, however fast others are at taking it.
         let mut in_vain = 0;
@@ -161,34 +161,39 @@ impl Lock {
         let mut found_asleep = 0;
         loop {
             let seen = self.freed.load(Ordering::SeqCst);
-            taken = self.at_once(me);
+            taken = self.take_or_say_why(me);
             if taken != Taken::Busy {
                 break;
             }
             let is_vain = last == Some(seen);
             in_vain += u32::from(is_vain);
             last = Some(seen);
-            let waited = kernel.now().saturating_sub(began);
-            if in_vain >= SLEEPS && waited >= lasts(SLEEPS) || waited >= MOST_NS {
+            let waited = kernel.now_ns().saturating_sub(began);
+            if in_vain >= MAX_VAIN_SLEEPS && waited >= least_sleep_ns(MAX_VAIN_SLEEPS)
+                || waited >= MAX_WAIT_NS
+            {
                 break;
             }
             // Its holder changes nothing then, and looks at what it is told when the fork is over.
-            if in_vain >= FORK_SLEEPS && waited >= lasts(FORK_SLEEPS) && self.is_forking() {
+            if in_vain >= MAX_FORK_SLEEPS
+                && waited >= least_sleep_ns(MAX_FORK_SLEEPS)
+                && self.is_forking()
+            {
                 self.given_up.store(true, Ordering::Relaxed);
                 taken = Taken::Mine;
                 break;
             }
             let sleeps = is_vain && !self.is_forking() && kernel.is_asleep(self.holder());
             found_asleep = if sleeps { found_asleep + 1 } else { 0 };
-            if found_asleep >= LOOKS_ASLEEP && waited >= u64::from(SHORT_SLEEP_MS) * 1_000_000 {
+            if found_asleep >= MAX_LOOKS_ASLEEP && waited >= u64::from(SHORT_SLEEP_MS) * 1_000_000 {
                 break;
             }
-            let ms = if in_vain < SHORT_SLEEPS {
+            let ms = if in_vain < SHORT_SLEEP_COUNT {
                 SHORT_SLEEP_MS
             } else {
                 SLEEP_MS
             };
-            kernel.sleep(&self.freed, seen, ms);
+            kernel.sleep_while(&self.freed, seen, ms);
         }
         let less = |asleep: u32| asleep.checked_sub(1);
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -213,12 +218,12 @@ impl Lock {
     }
 
     /// In the child of fork(2): those who slept are gone, or this thread, which counts itself out once it is awake.
-    pub(crate) fn nobody_sleeps(&self) {
+    pub(crate) fn reset_sleepers(&self) {
         self.asleep.store(0, Ordering::SeqCst);
     }
 
     /// Another fork, before it begins: it is waited for again.
-    pub(crate) fn forks_anew(&self) {
+    pub(crate) fn note_new_fork(&self) {
         self.given_up.store(false, Ordering::Relaxed);
     }
 
@@ -249,10 +254,10 @@ mod tests {
     }
 
     impl Threads for Crowded {
-        fn thread(&self) -> usize {
+        fn thread_id(&self) -> usize {
             7
         }
-        fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
+        fn sleep_while(&self, _: &AtomicU32, _: u32, _: u32) {
             self.sleeps.set(self.sleeps.get() + 1);
             self.clock.set(self.clock.get() + 1000);
             if self.signals {
@@ -267,11 +272,11 @@ mod tests {
             }
             self.others.set(self.others.get().saturating_sub(1));
         }
-        fn wake(&self, _: &AtomicU32) {}
+        fn wake_all(&self, _: &AtomicU32) {}
         fn wake_one(&self, _: &AtomicU32) {
             self.woken.set(self.woken.get() + 1);
         }
-        fn now(&self) -> u64 {
+        fn now_ns(&self) -> u64 {
             self.clock.get()
         }
         fn is_asleep(&self, thread: usize) -> bool {
@@ -307,13 +312,13 @@ mod tests {
     fn used() {
         let crowded = held(0, false);
         assert_eq!(crowded.lock.try_take(&crowded), Taken::Busy);
-        let used = crowded.lock.used();
+        let used = crowded.lock.take_use_counts();
         assert_eq!((used.taken, used.looks), (0, 0));
         crowded.lock.release(&crowded);
         assert_eq!(crowded.lock.try_take(&crowded), Taken::Yes);
-        let used = crowded.lock.used();
+        let used = crowded.lock.take_use_counts();
         assert_eq!((used.taken, used.looks), (1, 0));
-        assert_eq!(crowded.lock.used().taken, 0);
+        assert_eq!(crowded.lock.take_use_counts().taken, 0);
     }
 
     /// Check that the looks of who waits for one other thread are not counted, however long that one has it, and those of who sees
@@ -329,7 +334,7 @@ mod tests {
             };
             give();
             assert_eq!(lock.take_within_looks(7, give), Taken::Yes);
-            let used = lock.used();
+            let used = lock.take_use_counts();
             assert_eq!((used.taken, used.looks), (1, counted), "{holders:?}");
         }
     }

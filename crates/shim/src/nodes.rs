@@ -7,16 +7,16 @@ use crate::Range;
 use crate::region::Region;
 
 /// A place in the array; 0 is none.
-pub(crate) type Id = u32;
-pub(crate) const NONE: Id = 0;
+pub(crate) type NodeId = u32;
+pub(crate) const NO_NODE: NodeId = 0;
 
 /// One place.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Node {
     pub(crate) region: Region,
-    left: Id,
-    right: Id,
+    left: NodeId,
+    right: NodeId,
     /// Neighbours in a list of regions of its size, and in one by age.
     pub(crate) links: [Link; 2],
 }
@@ -24,19 +24,19 @@ pub struct Node {
 /// Neighbours in a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Link {
-    pub(crate) before: Id,
-    pub(crate) after: Id,
+    pub(crate) before: NodeId,
+    pub(crate) after: NodeId,
 }
 
 impl Node {
     /// An empty place, whose memory is all zeros but for the enumeration, which is zero too.
     pub const EMPTY: Node = Node {
-        region: Region::NEW,
-        left: NONE,
-        right: NONE,
+        region: Region::UNKNOWN_LIVE,
+        left: NO_NODE,
+        right: NO_NODE,
         links: [Link {
-            before: NONE,
-            after: NONE,
+            before: NO_NODE,
+            after: NO_NODE,
         }; 2],
     };
 }
@@ -44,23 +44,23 @@ impl Node {
 /// All regions that are known, in order.
 pub(crate) struct Nodes {
     all: &'static mut [Node],
-    root: Id,
+    root: NodeId,
     /// Those that were used and are free again, linked by `left`.
-    free: Id,
+    free: NodeId,
     /// The first that was never used.
-    fresh: Id,
+    fresh: NodeId,
 }
 
 /// Where a link to a node is kept.
 #[derive(Clone, Copy)]
-enum Slot {
+enum LinkSlot {
     Root,
-    Left(Id),
-    Right(Id),
+    Left(NodeId),
+    Right(NodeId),
 }
 
 /// The place in the heap: a hash of the address (the finalizer of SplitMix64), the same whenever asked.
-fn rank(start: usize) -> u64 {
+fn heap_rank(start: usize) -> u64 {
     let mut x = (start as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -72,46 +72,46 @@ impl Nodes {
     pub(crate) fn new(all: &'static mut [Node]) -> Self {
         Nodes {
             all,
-            root: NONE,
-            free: NONE,
+            root: NO_NODE,
+            free: NO_NODE,
             fresh: 1,
         }
     }
 
-    pub(crate) fn get(&self, id: Id) -> &Region {
+    pub(crate) fn get(&self, id: NodeId) -> &Region {
         &self.all[id as usize].region
     }
 
-    /// To change its state or kind. Its range is changed by [`Nodes::cut`].
-    pub(crate) fn get_mut(&mut self, id: Id) -> &mut Region {
+    /// To change its state or kind. Its range is changed by [`Nodes::cut_to_part`].
+    pub(crate) fn get_mut(&mut self, id: NodeId) -> &mut Region {
         &mut self.all[id as usize].region
     }
 
-    pub(crate) fn link(&self, id: Id, list: usize) -> Link {
+    pub(crate) fn link(&self, id: NodeId, list: usize) -> Link {
         self.all[id as usize].links[list]
     }
 
-    pub(crate) fn link_mut(&mut self, id: Id, list: usize) -> &mut Link {
+    pub(crate) fn link_mut(&mut self, id: NodeId, list: usize) -> &mut Link {
         &mut self.all[id as usize].links[list]
     }
 
-    fn start(&self, id: Id) -> usize {
+    fn start_of(&self, id: NodeId) -> usize {
         self.get(id).range.start
     }
 
-    fn at(&self, slot: Slot) -> Id {
+    fn id_at(&self, slot: LinkSlot) -> NodeId {
         match slot {
-            Slot::Root => self.root,
-            Slot::Left(id) => self.all[id as usize].left,
-            Slot::Right(id) => self.all[id as usize].right,
+            LinkSlot::Root => self.root,
+            LinkSlot::Left(id) => self.all[id as usize].left,
+            LinkSlot::Right(id) => self.all[id as usize].right,
         }
     }
 
-    fn put(&mut self, slot: Slot, id: Id) {
+    fn set_id(&mut self, slot: LinkSlot, id: NodeId) {
         match slot {
-            Slot::Root => self.root = id,
-            Slot::Left(of) => self.all[of as usize].left = id,
-            Slot::Right(of) => self.all[of as usize].right = id,
+            LinkSlot::Root => self.root = id,
+            LinkSlot::Left(of) => self.all[of as usize].left = id,
+            LinkSlot::Right(of) => self.all[of as usize].right = id,
         }
     }
 
@@ -119,16 +119,16 @@ impl Nodes {
     pub(crate) fn has_room(&self, more: usize) -> bool {
         let mut left = self.all.len().saturating_sub(self.fresh as usize);
         let mut id = self.free;
-        while left < more && id != NONE {
+        while left < more && id != NO_NODE {
             left += 1;
             id = self.all[id as usize].left;
         }
         left >= more
     }
 
-    fn take_free(&mut self) -> Option<Id> {
+    fn take_free(&mut self) -> Option<NodeId> {
         let id = self.free;
-        if id != NONE {
+        if id != NO_NODE {
             self.free = self.all[id as usize].left;
             return Some(id);
         }
@@ -141,77 +141,77 @@ impl Nodes {
     }
 
     /// Adds a region that overlaps no other; none if there is no room.
-    pub(crate) fn insert(&mut self, region: Region) -> Option<Id> {
+    pub(crate) fn insert(&mut self, region: Region) -> Option<NodeId> {
         let id = self.take_free()?;
         self.all[id as usize] = Node {
             region,
             ..Node::EMPTY
         };
         let start = region.range.start;
-        let mine = rank(start);
-        let mut slot = Slot::Root;
+        let mine = heap_rank(start);
+        let mut slot = LinkSlot::Root;
         let below = loop {
-            let here = self.at(slot);
-            if here == NONE || rank(self.start(here)) < mine {
+            let here = self.id_at(slot);
+            if here == NO_NODE || heap_rank(self.start_of(here)) < mine {
                 break here;
             }
-            slot = if start < self.start(here) {
-                Slot::Left(here)
+            slot = if start < self.start_of(here) {
+                LinkSlot::Left(here)
             } else {
-                Slot::Right(here)
+                LinkSlot::Right(here)
             };
         };
-        self.put(slot, id);
+        self.set_id(slot, id);
         // What was there goes to both sides of the new node.
-        let (mut low, mut high) = (Slot::Left(id), Slot::Right(id));
+        let (mut low, mut high) = (LinkSlot::Left(id), LinkSlot::Right(id));
         let mut here = below;
-        while here != NONE {
-            if self.start(here) < start {
-                self.put(low, here);
-                low = Slot::Right(here);
-                here = self.at(low);
+        while here != NO_NODE {
+            if self.start_of(here) < start {
+                self.set_id(low, here);
+                low = LinkSlot::Right(here);
+                here = self.id_at(low);
             } else {
-                self.put(high, here);
-                high = Slot::Left(here);
-                here = self.at(high);
+                self.set_id(high, here);
+                high = LinkSlot::Left(here);
+                here = self.id_at(high);
             }
         }
-        self.put(low, NONE);
-        self.put(high, NONE);
+        self.set_id(low, NO_NODE);
+        self.set_id(high, NO_NODE);
         Some(id)
     }
 
     /// Forgets a region. It must be in no list.
-    pub(crate) fn remove(&mut self, id: Id) {
-        let start = self.start(id);
-        let mut slot = Slot::Root;
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        let start = self.start_of(id);
+        let mut slot = LinkSlot::Root;
         loop {
-            let here = self.at(slot);
-            if here == id || here == NONE {
+            let here = self.id_at(slot);
+            if here == id || here == NO_NODE {
                 break;
             }
-            slot = if start < self.start(here) {
-                Slot::Left(here)
+            slot = if start < self.start_of(here) {
+                LinkSlot::Left(here)
             } else {
-                Slot::Right(here)
+                LinkSlot::Right(here)
             };
         }
-        debug_assert!(self.at(slot) == id, "a region is where it is looked for");
+        debug_assert!(self.id_at(slot) == id, "a region is where it is looked for");
         let node = self.all[id as usize];
         let (mut left, mut right) = (node.left, node.right);
         loop {
-            if left == NONE || right == NONE {
-                self.put(slot, if left == NONE { right } else { left });
+            if left == NO_NODE || right == NO_NODE {
+                self.set_id(slot, if left == NO_NODE { right } else { left });
                 break;
             }
-            if rank(self.start(left)) > rank(self.start(right)) {
-                self.put(slot, left);
-                slot = Slot::Right(left);
-                left = self.at(slot);
+            if heap_rank(self.start_of(left)) > heap_rank(self.start_of(right)) {
+                self.set_id(slot, left);
+                slot = LinkSlot::Right(left);
+                left = self.id_at(slot);
             } else {
-                self.put(slot, right);
-                slot = Slot::Left(right);
-                right = self.at(slot);
+                self.set_id(slot, right);
+                slot = LinkSlot::Left(right);
+                right = self.id_at(slot);
             }
         }
         self.all[id as usize].left = self.free;
@@ -219,9 +219,9 @@ impl Nodes {
     }
 
     /// The region with the lowest address that reaches beyond `addr`.
-    pub(crate) fn from(&self, addr: usize) -> Option<Id> {
-        let (mut best, mut here) = (NONE, self.root);
-        while here != NONE {
+    pub(crate) fn first_ending_after(&self, addr: usize) -> Option<NodeId> {
+        let (mut best, mut here) = (NO_NODE, self.root);
+        while here != NO_NODE {
             if self.get(here).range.end > addr {
                 best = here;
                 here = self.all[here as usize].left;
@@ -229,31 +229,31 @@ impl Nodes {
                 here = self.all[here as usize].right;
             }
         }
-        (best != NONE).then_some(best)
+        (best != NO_NODE).then_some(best)
     }
 
     /// The first region that has something of `range`.
-    pub(crate) fn first_in(&self, range: Range) -> Option<Id> {
-        self.from(range.start)
-            .filter(|id| self.start(*id) < range.end)
+    pub(crate) fn first_in(&self, range: Range) -> Option<NodeId> {
+        self.first_ending_after(range.start)
+            .filter(|id| self.start_of(*id) < range.end)
     }
 
     /// The region that ends where `addr` is, or reaches beyond it from below.
-    pub(crate) fn before(&self, addr: usize) -> Option<Id> {
-        let (mut best, mut here) = (NONE, self.root);
-        while here != NONE {
-            if self.start(here) < addr {
+    pub(crate) fn last_starting_before(&self, addr: usize) -> Option<NodeId> {
+        let (mut best, mut here) = (NO_NODE, self.root);
+        while here != NO_NODE {
+            if self.start_of(here) < addr {
                 best = here;
                 here = self.all[here as usize].right;
             } else {
                 here = self.all[here as usize].left;
             }
         }
-        (best != NONE).then_some(best)
+        (best != NO_NODE).then_some(best)
     }
 
     /// Makes the region the part of it from `start` to `end`. The region must be in no list.
-    pub(crate) fn cut(&mut self, id: Id, part: Range) -> Id {
+    pub(crate) fn cut_to_part(&mut self, id: NodeId, part: Range) -> NodeId {
         let mut region = *self.get(id);
         if region.range.start == part.start {
             self.get_mut(id).range = part;
@@ -263,17 +263,17 @@ impl Nodes {
         region.range = part;
         self.remove(id);
         // The place that was just freed.
-        self.insert(region).unwrap_or(NONE)
+        self.insert(region).unwrap_or(NO_NODE)
     }
 
     /// How many there are, counted one by one.
     #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn count_nodes(&self) -> usize {
         let mut count = 0;
-        let mut at = self.from(0);
+        let mut at = self.first_ending_after(0);
         while let Some(id) = at {
             count += 1;
-            at = self.from(self.get(id).range.end);
+            at = self.first_ending_after(self.get(id).range.end);
         }
         count
     }
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn room() {
         let mut nodes = nodes(4);
-        let ids: Vec<Id> = (1..4)
+        let ids: Vec<NodeId> = (1..4)
             .map(|n| nodes.insert(region(n * 10, n * 10 + 5)).unwrap())
             .collect();
         assert!(nodes.insert(region(50, 60)).is_none() && !nodes.has_room(1));
@@ -314,7 +314,7 @@ mod tests {
         #[test]
         fn as_a_map(steps in proptest::collection::vec((0..3u8, 0..60usize), 0..200)) {
             let mut nodes = nodes(64);
-            let mut model: BTreeMap<usize, (usize, Id)> = BTreeMap::new();
+            let mut model: BTreeMap<usize, (usize, NodeId)> = BTreeMap::new();
             for (what, n) in steps {
                 let start = n * 10;
                 match (what, model.get(&start).copied()) {
@@ -327,18 +327,18 @@ mod tests {
                         model.remove(&start);
                     }
                     (2, Some((end, id))) if end > start + 4 => {
-                        let id = nodes.cut(id, Range { start: start + 4, end });
+                        let id = nodes.cut_to_part(id, Range { start: start + 4, end });
                         model.remove(&start);
                         model.insert(start + 4, (end, id));
                     }
                     _ => {}
                 }
-                prop_assert_eq!(nodes.count(), model.len());
+                prop_assert_eq!(nodes.count_nodes(), model.len());
                 for at in 0..620 {
                     let expected = model.iter().find(|(_, (end, _))| *end > at).map(|(s, _)| *s);
-                    prop_assert_eq!(nodes.from(at).map(|id| nodes.start(id)), expected);
+                    prop_assert_eq!(nodes.first_ending_after(at).map(|id| nodes.start_of(id)), expected);
                     let below = model.range(..at).next_back().map(|(s, _)| *s);
-                    prop_assert_eq!(nodes.before(at).map(|id| nodes.start(id)), below);
+                    prop_assert_eq!(nodes.last_starting_before(at).map(|id| nodes.start_of(id)), below);
                 }
             }
         }

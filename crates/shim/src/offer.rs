@@ -14,18 +14,18 @@
 
 use crate::kernel::Kernel;
 use crate::linux::MADV_FREE;
-use crate::nodes::Id;
-use crate::proof::Whose;
+use crate::nodes::NodeId;
+use crate::proof::Ownership;
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, Ordering};
 use crate::table::Table;
-use crate::trim::{BATCH, BATCHES, Batch, Deed};
+use crate::trim::{BATCH_REGIONS, Batch, BatchDeed, MAX_BATCHES};
 use crate::{Part, Range};
 
 /// What need not be offered, where the settings do not say.
-const FIRM: usize = 8 << 20;
+const DEFAULT_FIRM_BYTES: usize = 8 << 20;
 /// And no more than this part of what may be kept as of the memory that is free ([`Shim::free_share`]).
-const OF_SHARE: usize = 4;
+const FIRM_PART_OF_SHARE: usize = 4;
 
 /// What the kernel did with what it was offered.
 #[derive(Default)]
@@ -48,30 +48,32 @@ impl Offers {
         self.alone.store(true, Ordering::Relaxed);
     }
 
-    fn end(&self) {
+    fn end_for_good(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 }
 
 impl<K: Kernel> Shim<K> {
     /// How many bytes of what is kept need not be offered.
-    pub(crate) fn firm(&self) -> usize {
+    pub(crate) fn firm_budget(&self) -> usize {
         let settings = self.settings();
         match settings.firm {
             None if settings.resident != 0 => usize::MAX,
-            firm => firm.unwrap_or(FIRM).min(self.free_share() / OF_SHARE),
+            firm => firm
+                .unwrap_or(DEFAULT_FIRM_BYTES)
+                .min(self.free_share() / FIRM_PART_OF_SHARE),
         }
     }
 
     /// Whether so much of what is kept is not offered that some of it should be.
     pub(crate) fn is_too_firm(&self, table: &Table) -> bool {
-        table.firm_bytes() > self.firm() && !self.offers.are_over()
+        table.firm_bytes() > self.firm_budget() && !self.offers.are_over()
     }
 
     /// Offers some of it then.
     pub(crate) fn offer_if_too_firm(&self) {
         if let Locked::Done(true) = self.try_locked(|table| self.is_too_firm(table)) {
-            self.offer();
+            self.offer_oldest();
         }
     }
 
@@ -86,7 +88,7 @@ impl<K: Kernel> Shim<K> {
     /// Offers the oldest of what is kept, until half of what need not be offered is left, or less: then the next time is some
     /// way off. Left to whoever gives back or offers already.
     #[cold]
-    pub(crate) fn offer(&self) {
+    pub(crate) fn offer_oldest(&self) {
         /// Once more where another thread had to leave some to this one meanwhile; after that it is for the next call to do.
         const TURNS: u32 = 2;
         for _ in 0..TURNS {
@@ -110,7 +112,7 @@ impl<K: Kernel> Shim<K> {
             if done.is_some() {
                 if self.is_retired() {
                     // All that was kept went meanwhile, but for what this thread had.
-                    self.drain();
+                    self.unmap_all_kept();
                 }
                 if !self.offers.wait.load(Ordering::SeqCst) {
                     return;
@@ -123,8 +125,8 @@ impl<K: Kernel> Shim<K> {
         if !self.have_left(batch) {
             return;
         }
-        let left = self.firm() / 2;
-        for _ in 0..BATCHES {
+        let left = self.firm_budget() / 2;
+        for _ in 0..MAX_BATCHES {
             if !self.take_firm(batch, left) || batch.is_empty() || self.is_off_now() {
                 return;
             }
@@ -137,11 +139,11 @@ impl<K: Kernel> Shim<K> {
             }
             let done = self.offer_first(batch, ours);
             if done > 0 {
-                self.counters.offers.one();
+                self.counters.offers.count_one();
                 self.counters.offered.add(done);
             }
             let told = batch.known == ours;
-            batch.note(Deed::Offered, done);
+            batch.note_deed(BatchDeed::Offered, done);
             // What could not be told goes back to its shelf, and would be the next again.
             if !self.have_left(batch) || !told || self.offers.are_over() {
                 return;
@@ -154,8 +156,8 @@ impl<K: Kernel> Shim<K> {
         !self.settings().batch || self.offers.alone.load(Ordering::Relaxed)
     }
 
-    /// The same as [`Shim::whose`], by reading what can be read without fear, as it is plain and all there.
-    fn whose_by_reading(&self, id: Id, range: Range, fingerprint: u64) -> Whose {
+    /// The same as [`Shim::ownership_of`], by reading what can be read without fear, as it is plain and all there.
+    fn whose_by_reading(&self, id: NodeId, range: Range, fingerprint: u64) -> Ownership {
         let kind = self.try_locked(|table| table.nodes.get(id).kind);
         let readable = match kind {
             Locked::Done(kind) => {
@@ -164,22 +166,26 @@ impl<K: Kernel> Shim<K> {
             Locked::Mine | Locked::Busy => false,
         };
         if !readable {
-            return self.whose(range, fingerprint);
+            return self.ownership_of(range, fingerprint);
         }
         // SAFETY: it is plain memory, and none of its pages is a guard. It leaves, so that whoever changes it by a call that we see
         // waits. A thread that makes it unreadable in between, past the library, ends the program (docs/shim.md).
         let known = unsafe {
             match fingerprint {
-                0 => self.kernel.has_marks(range, self.mark()),
+                0 => self.kernel.has_marks(range, self.process_mark()),
                 _ => self.kernel.fingerprint(range) == fingerprint,
             }
         };
-        if known { Whose::Ours } else { Whose::Foreign }
+        if known {
+            Ownership::Ours
+        } else {
+            Ownership::Foreign
+        }
     }
 
     /// Offers the first so many of the batch, which are ours. How many were taken note of, from the first on.
     fn offer_first(&self, batch: &Batch, ours: usize) -> usize {
-        let ranges = batch.first(ours);
+        let ranges = batch.first_parts(ours);
         let done = match ranges {
             [] => return 0,
             [Part { start, len }] => {
@@ -195,7 +201,7 @@ impl<K: Kernel> Shim<K> {
         if done == 0 && ours > 1 {
             self.offers.go_alone();
         } else if done < ours {
-            self.offers.end();
+            self.offers.end_for_good();
         }
         done
     }
@@ -203,7 +209,11 @@ impl<K: Kernel> Shim<K> {
     /// Fills the batch with the oldest that is not offered yet; false if the lock was not to be had.
     fn take_firm(&self, batch: &mut Batch, left: usize) -> bool {
         batch.clear();
-        let most = if self.is_one_by_one() { 1 } else { BATCH };
+        let most = if self.is_one_by_one() {
+            1
+        } else {
+            BATCH_REGIONS
+        };
         let done = self.locked_to_trim(|table| {
             // Nothing is to be kept any more: it goes.
             while batch.len() < most && table.firm_bytes() > left && !self.is_retired() {
@@ -212,7 +222,7 @@ impl<K: Kernel> Shim<K> {
                     break;
                 };
                 // As a whole: of two halves of which one is offered none would serve a mapping as large as it was.
-                batch.add(id, &table.leave(id));
+                batch.add(id, &table.start_leaving(id));
             }
         });
         matches!(done, Locked::Done(()))
@@ -221,9 +231,9 @@ impl<K: Kernel> Shim<K> {
     /// What was kept is not what it was. Where it was offered the kernel has taken some of it, or somebody has mapped over it past
     /// the library: which of the two, nobody can tell. What was not offered was mapped over, or unmapped.
     pub(crate) fn note_foreign(&self, bytes: usize, offered: bool) {
-        self.counters.foreign.one();
+        self.counters.foreign.count_one();
         if offered {
-            self.offers.end();
+            self.offers.end_for_good();
         } else {
             self.lost.fetch_add(bytes, Ordering::Relaxed);
         }

@@ -4,25 +4,25 @@ use core::arch::asm;
 use core::cell::LazyCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use self::file::{File, number};
-use self::filter::Filter;
-use self::opened::OPENED;
-use self::pressed::Pressed;
+use self::file::{File, leading_number};
+use self::open_files::OPEN_FILES;
+use self::pressure::PressureGauge;
+use self::seccomp::SeccompState;
 use crate::kernel::{Errno, Kernel, Map, Mapping, Pins, Pressure, Threads};
 use crate::{PAGE, Part, Range};
 
-mod bound;
-mod copied;
+mod cgroup;
 mod file;
-mod filter;
-mod group;
-mod lasting;
+mod kept_open;
+mod mapping_limit;
 mod maps;
-mod opened;
+mod open_files;
 mod pagemap;
 mod pins;
-mod pressed;
-mod stopped;
+mod pressure;
+mod seccomp;
+mod thread_state;
+mod unseen_copy;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
 mod nr {
@@ -95,8 +95,8 @@ pub(crate) unsafe fn syscall(number: usize, args: [usize; 6]) -> Result<usize, E
 
 /// Linux, by system calls.
 pub struct Linux {
-    filter: Filter,
-    pressed: Pressed,
+    filter: SeccompState,
+    pressed: PressureGauge,
 }
 
 impl Linux {
@@ -104,8 +104,8 @@ impl Linux {
     #[must_use]
     pub const fn new() -> Self {
         Linux {
-            filter: Filter::new(),
-            pressed: Pressed::new(),
+            filter: SeccompState::new(),
+            pressed: PressureGauge::new(),
         }
     }
 
@@ -116,14 +116,14 @@ impl Linux {
     #[inline(never)]
     fn notice_copies(&self) {
         if !self.filter.is_known() {
-            copied::notice();
+            unseen_copy::watch_for_copies();
         }
     }
 
     /// The program sets up a filter of system calls.
     #[cfg(quell_preload)]
     pub(crate) fn filter_comes(&self) {
-        self.filter.comes();
+        self.filter.note_new_filter();
     }
 
     /// What a program's `struct iovec` holds; none where there is no memory. Not under a filter.
@@ -131,7 +131,7 @@ impl Linux {
     pub(crate) fn part_at(&self, at: usize) -> Option<Part> {
         let mut words = [0_usize; 2];
         let len = size_of_val(&words);
-        if copy(&mut words, &[[at, len]]) != len {
+        if copy_readable(&mut words, &[[at, len]]) != len {
             return None;
         }
         Some(Part {
@@ -143,11 +143,11 @@ impl Linux {
 
 /// Copies what lies at addresses, each with a length, and stops without a signal at what is not mapped. How many
 /// bytes it were.
-fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
+fn copy_readable<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
     let local = [to.as_mut_ptr() as usize, size_of_val(to)];
     // SAFETY: the kernel writes into our own place, no more than fits.
     let got = unsafe {
-        copied::process().and_then(|pid| {
+        unseen_copy::process_id().and_then(|pid| {
             let args = [
                 pid,
                 (&raw const local) as usize,
@@ -161,23 +161,26 @@ fn copy<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
     };
     const ESRCH: i32 = 3;
     if got == Err(Errno(ESRCH)) {
-        copied::is_another();
+        unseen_copy::is_another();
     }
     got.unwrap_or(0).min(local[1])
 }
 
 /// Where the words of a page are that it is known by: its first, as what is there when it is used, mostly, and another,
 /// which lies elsewhere in each page, as headers are often alike.
-fn spots(page: usize) -> [usize; 2] {
-    const WORDS: usize = PAGE / size_of::<u64>();
+fn marked_addresses(page: usize) -> [usize; 2] {
+    const WORDS_PER_PAGE: usize = PAGE / size_of::<u64>();
     // The high bits of a product are those that all bits of the factor move.
     let mixed = (page / PAGE).wrapping_mul(EMPTY_HASH as usize) >> 48;
-    [page, page + (1 + mixed % (WORDS - 1)) * size_of::<u64>()]
+    [
+        page,
+        page + (1 + mixed % (WORDS_PER_PAGE - 1)) * size_of::<u64>(),
+    ]
 }
 
 const EMPTY_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
-fn hashed(hash: u64, words: [u64; 2]) -> u64 {
+fn hash_words(hash: u64, words: [u64; 2]) -> u64 {
     // A step of SplitMix64 for each word.
     words.into_iter().fold(hash, |hash, word| {
         let x = (hash ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -216,19 +219,24 @@ fn are_all_there(kernel: &Linux, range: Range) -> Option<bool> {
 /// By itself, so that what it needs of the stack is free again: that may be a signal handler's.
 #[inline(never)]
 fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
-    const PAGES: usize = 32;
+    const PAGES_PER_COPY: usize = 32;
     let mut start = range.start;
     while start < range.end {
-        let end = range.end.min(start + PAGES * PAGE);
+        let end = range.end.min(start + PAGES_PER_COPY * PAGE);
         let count = (end - start) / PAGE;
-        let mut words = [[0_u64; 2]; PAGES];
-        let mut vector = [[0_usize; 2]; 2 * PAGES];
+        let mut words = [[0_u64; 2]; PAGES_PER_COPY];
+        let mut vector = [[0_usize; 2]; 2 * PAGES_PER_COPY];
         for (n, io) in vector[..2 * count].iter_mut().enumerate() {
-            *io = [spots(start + n / 2 * PAGE)[n % 2], size_of::<u64>()];
+            *io = [
+                marked_addresses(start + n / 2 * PAGE)[n % 2],
+                size_of::<u64>(),
+            ];
         }
         let words = &mut words[..count];
         let len = size_of_val(words);
-        if copy(words, &vector[..2 * count]) != len || !words.iter().all(|both| go_on(*both)) {
+        if copy_readable(words, &vector[..2 * count]) != len
+            || !words.iter().all(|both| go_on(*both))
+        {
             return false;
         }
         start = end;
@@ -236,12 +244,12 @@ fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
     true
 }
 
-/// See [`Threads::now`].
-fn now() -> u64 {
+/// See [`Threads::now_ns`].
+fn monotonic_ns() -> u64 {
     time_of(CLOCK_MONOTONIC)
 }
 
-/// See [`Threads::cpu_now`].
+/// See [`Threads::thread_cpu_ns`].
 fn cpu_now() -> u64 {
     time_of(CLOCK_THREAD_CPUTIME_ID)
 }
@@ -256,14 +264,14 @@ fn time_of(clock: usize) -> u64 {
 }
 
 /// Wakes so many at most that sleep on a word.
-fn wake(word: &AtomicU32, most: usize) {
+fn wake_sleepers(word: &AtomicU32, most: usize) {
     let args = [word.as_ptr() as usize, FUTEX_WAKE_PRIVATE, most, 0, 0, 0];
     // SAFETY: futex(2) on a word that lives.
     let _ = unsafe { syscall(nr::FUTEX, args) };
 }
 
-/// See [`Kernel::thread`].
-fn thread() -> usize {
+/// See [`Threads::thread_id`].
+fn thread_pointer() -> usize {
     let own: usize;
     // SAFETY: the first word of a thread's control block is its own address, in glibc and in musl
     // (the ABI for thread-local storage on x86-64, variant II).
@@ -273,9 +281,10 @@ fn thread() -> usize {
 
 /// Whether a page has nothing but zeros. One that was used mostly says so in its first line.
 unsafe fn is_zero(page: usize) -> bool {
-    const LINE: usize = 8;
+    const WORDS_PER_LINE: usize = 8;
     // SAFETY: the caller's page.
-    let lines = unsafe { core::slice::from_raw_parts(page as *const [u64; LINE], PAGE / 64) };
+    let lines =
+        unsafe { core::slice::from_raw_parts(page as *const [u64; WORDS_PER_LINE], PAGE / 64) };
     lines
         .iter()
         .all(|line| line.iter().fold(0, |all, word| all | word) == 0)
@@ -310,11 +319,11 @@ pub unsafe fn mmap(map: &Map) -> Result<usize, Errno> {
 }
 
 impl Threads for Linux {
-    fn thread(&self) -> usize {
-        thread()
+    fn thread_id(&self) -> usize {
+        thread_pointer()
     }
 
-    fn sleep(&self, word: &AtomicU32, value: u32, ms: u32) {
+    fn sleep_while(&self, word: &AtomicU32, value: u32, ms: u32) {
         let time = [i64::from(ms / 1000), i64::from(ms % 1000) * 1_000_000];
         let args = [
             word.as_ptr() as usize,
@@ -328,41 +337,41 @@ impl Threads for Linux {
         let _ = unsafe { syscall(nr::FUTEX, args) };
     }
 
-    fn wake(&self, word: &AtomicU32) {
-        wake(word, i32::MAX as usize);
+    fn wake_all(&self, word: &AtomicU32) {
+        wake_sleepers(word, i32::MAX as usize);
     }
 
     fn wake_one(&self, word: &AtomicU32) {
-        wake(word, 1);
+        wake_sleepers(word, 1);
     }
 
     fn is_asleep(&self, thread: usize) -> bool {
-        !self.filter.has_come() && stopped::is_asleep(thread)
+        !self.filter.has_come() && thread_state::is_asleep(thread)
     }
 
-    fn now(&self) -> u64 {
+    fn now_ns(&self) -> u64 {
         if self.filter.is_there() {
             // Of 2 to 5 GHz: right within a factor of three, and only ever compared.
             // SAFETY: every x86-64 has it, and Linux lets programs use it unless they forbid it (PR_SET_TSC).
             return unsafe { core::arch::x86_64::_rdtsc() } / 3;
         }
-        now()
+        monotonic_ns()
     }
 
-    fn cpu_now(&self) -> u64 {
+    fn thread_cpu_ns(&self) -> u64 {
         self.cpu_time_of(CLOCK_THREAD_CPUTIME_ID)
     }
 
-    fn cpu_of_all_now(&self) -> u64 {
+    fn process_cpu_ns(&self) -> u64 {
         self.cpu_time_of(CLOCK_PROCESS_CPUTIME_ID)
     }
 }
 
 impl Linux {
-    /// By this clock, or by the one that needs no system call, see [`Threads::cpu_now`].
+    /// By this clock, or by the one that needs no system call, see [`Threads::thread_cpu_ns`].
     fn cpu_time_of(&self, clock: usize) -> u64 {
         if self.filter.is_there() {
-            self.now()
+            self.now_ns()
         } else {
             time_of(clock)
         }
@@ -456,14 +465,14 @@ unsafe impl Kernel for Linux {
         unsafe { core::ptr::write_bytes(range.start as *mut u8, 0, range.len()) }
     }
 
-    unsafe fn clear(&self, range: Range) -> usize {
+    unsafe fn clear_used(&self, range: Range) -> usize {
         /// To look at each page takes a quarter of the time to zero it, so pages are looked at one by one only
         /// where one of so many has nothing in it.
-        const SAMPLES: usize = 4;
+        const PAGES_PER_SAMPLE: usize = 4;
         let pages = (range.start..range.end).step_by(PAGE);
         // SAFETY: pages of the caller's range, which nobody else uses now.
         unsafe {
-            let step = pages.len().div_ceil(SAMPLES).max(1);
+            let step = pages.len().div_ceil(PAGES_PER_SAMPLE).max(1);
             if !pages.clone().step_by(step).any(|page| is_zero(page)) {
                 self.zero(range);
                 return 0;
@@ -482,25 +491,25 @@ unsafe impl Kernel for Linux {
 
     fn count_used(&self, pages: &[usize]) -> Option<usize> {
         /// Looked at where a page begins and in its middle.
-        const WORD: usize = 32;
-        const SPOTS: usize = 2;
-        const MOST: usize = 16;
+        const SPOT_BYTES: usize = 32;
+        const SPOTS_PER_PAGE: usize = 2;
+        const MAX_COPIED_PAGES: usize = 16;
         if self.filter.is_there() {
             return None;
         }
-        let mut words = [0_u8; MOST * SPOTS * WORD];
-        let mut vector = [[0_usize; 2]; MOST * SPOTS];
-        let count = pages.len().min(MOST);
-        for (spots, page) in vector.chunks_exact_mut(SPOTS).zip(pages) {
+        let mut words = [0_u8; MAX_COPIED_PAGES * SPOTS_PER_PAGE * SPOT_BYTES];
+        let mut vector = [[0_usize; 2]; MAX_COPIED_PAGES * SPOTS_PER_PAGE];
+        let count = pages.len().min(MAX_COPIED_PAGES);
+        for (spots, page) in vector.chunks_exact_mut(SPOTS_PER_PAGE).zip(pages) {
             for (n, spot) in spots.iter_mut().enumerate() {
-                *spot = [page + n * (PAGE / SPOTS), WORD];
+                *spot = [page + n * (PAGE / SPOTS_PER_PAGE), SPOT_BYTES];
             }
         }
-        let wanted = count * SPOTS;
-        if copy(&mut words, &vector[..wanted]) != wanted * WORD {
+        let wanted = count * SPOTS_PER_PAGE;
+        if copy_readable(&mut words, &vector[..wanted]) != wanted * SPOT_BYTES {
             return None;
         }
-        let pages = words[..wanted * WORD].chunks_exact(SPOTS * WORD);
+        let pages = words[..wanted * SPOT_BYTES].chunks_exact(SPOTS_PER_PAGE * SPOT_BYTES);
         Some(pages.filter(|page| page.iter().any(|b| *b != 0)).count())
     }
 
@@ -523,13 +532,13 @@ unsafe impl Kernel for Linux {
     }
 
     fn all_there(&self, range: Range) -> Option<bool> {
-        let refused = OPENED.refused();
+        let refused = OPEN_FILES.refused_count();
         let told = are_all_there(self, range);
         // What could not be read, though no thread forked, never can, as after chroot(2).
-        told.or_else(|| (OPENED.refused() == refused).then_some(false))
+        told.or_else(|| (OPEN_FILES.refused_count() == refused).then_some(false))
     }
 
-    unsafe fn mark(&self, range: Range, mark: u64) {
+    unsafe fn write_marks(&self, range: Range, mark: u64) {
         for page in (range.start..range.end).step_by(PAGE) {
             // SAFETY: the caller's page.
             unsafe { (page as *mut u64).write_volatile(mark) };
@@ -569,8 +578,9 @@ unsafe impl Kernel for Linux {
         let mut hash = EMPTY_HASH;
         for page in (range.start..range.end).step_by(PAGE) {
             // SAFETY: words of the caller's page.
-            let words = spots(page).map(|at| unsafe { (at as *const u64).read_volatile() });
-            hash = hashed(hash, words);
+            let words =
+                marked_addresses(page).map(|at| unsafe { (at as *const u64).read_volatile() });
+            hash = hash_words(hash, words);
         }
         hash | 1
     }
@@ -579,28 +589,28 @@ unsafe impl Kernel for Linux {
         let mut hash = EMPTY_HASH;
         let all = !self.filter.is_there()
             && each_word(range, |words| {
-                hash = hashed(hash, words);
+                hash = hash_words(hash, words);
                 true
             });
         all && hash | 1 == fingerprint
     }
 
-    fn pins(&self) -> Pins {
+    fn pinned_pages(&self) -> Pins {
         pins::or_while_forking(|| {
             if self.filter.has_come() {
                 Pins::Perhaps
             } else {
-                pins::find()
+                pins::find_pins()
             }
         })
     }
 
     fn is_unseen_copy(&self) -> bool {
         #[cfg(quell_preload)]
-        if copied::is_first_call() {
+        if unseen_copy::is_first_call() {
             self.notice_copies();
         }
-        copied::is_unseen()
+        unseen_copy::is_unseen()
     }
 
     fn is_filtered(&self) -> bool {
@@ -609,9 +619,9 @@ unsafe impl Kernel for Linux {
 
     fn implies_exec(&self) -> bool {
         const READ_IMPLIES_EXEC: usize = 0x40_0000;
-        const ASK: usize = 0xffff_ffff;
+        const READ_PERSONALITY: usize = 0xffff_ffff;
         // SAFETY: it only asks.
-        let now = unsafe { syscall(nr::PERSONALITY, [ASK, 0, 0, 0, 0, 0]) };
+        let now = unsafe { syscall(nr::PERSONALITY, [READ_PERSONALITY, 0, 0, 0, 0, 0]) };
         !now.is_ok_and(|now| now & READ_IMPLIES_EXEC == 0)
     }
 
@@ -634,39 +644,41 @@ unsafe impl Kernel for Linux {
     }
 
     fn fork_begins(&self) {
-        OPENED.fork_begins(self.thread(), || self.sleep(&AtomicU32::new(0), 0, 1));
+        OPEN_FILES.fork_begins(self.thread_id(), || {
+            self.sleep_while(&AtomicU32::new(0), 0, 1)
+        });
     }
 
     fn fork_is_over(&self, child: bool) {
         if child {
-            self.pressed.abandon(self.thread());
-            copied::is_seen();
+            self.pressed.abandon_in_child(self.thread_id());
+            unseen_copy::is_seen();
             // Under a filter it stays open: to close it takes a call that the program might not make.
             let may_close = LazyCell::new(|| !self.filter.has_come());
             maps::forget_descriptor(|| *may_close);
             pagemap::forget_descriptor(|| *may_close);
         }
-        OPENED.fork_is_over(child);
+        OPEN_FILES.fork_is_over(child);
     }
 
-    fn resident(&self) -> Option<usize> {
+    fn resident_bytes(&self) -> Option<usize> {
         if self.filter.has_come() {
             return None;
         }
         let mut buffer = [0; 64];
-        let text = File::named(b"/proc/self/statm\0").read(&mut buffer)?;
+        let text = File::named(b"/proc/self/statm\0").read_start(&mut buffer)?;
         // Pages: all, and in memory (proc_pid_statm(5)). The kernel's sum may be off by some pages for each
         // thread, which it counts first by itself.
         let second = text.iter().position(|b| *b == b' ')? + 1;
-        Some(usize::try_from(number(&text[second..])?).ok()? * PAGE)
+        Some(usize::try_from(leading_number(&text[second..])?).ok()? * PAGE)
     }
 
-    fn bound(&self) -> Option<usize> {
-        (!self.filter.has_come()).then(bound::lowest)?
+    fn mapping_limit(&self) -> Option<usize> {
+        (!self.filter.has_come()).then(mapping_limit::lowest_limit)?
     }
 
-    fn pressure(&self) -> Option<Pressure> {
-        self.pressed.look(self.thread())
+    fn memory_pressure(&self) -> Option<Pressure> {
+        self.pressed.read_pressure(self.thread_id())
     }
 }
 
@@ -678,9 +690,11 @@ mod tests {
     #[test]
     fn threads() {
         let linux = Linux::new();
-        let mine = linux.thread();
-        let theirs = std::thread::spawn(|| Linux::new().thread()).join().unwrap();
-        assert!(mine != 0 && mine != theirs && mine == linux.thread());
+        let mine = linux.thread_id();
+        let theirs = std::thread::spawn(|| Linux::new().thread_id())
+            .join()
+            .unwrap();
+        assert!(mine != 0 && mine != theirs && mine == linux.thread_id());
     }
 
     /// Check on the real kernel what the logic rests on: what is in use is seen without a fault, and
@@ -702,7 +716,7 @@ mod tests {
             *((at + PAGE) as *mut u8) = 1;
             let pages = [at + PAGE];
             assert_eq!(linux.count_used(&pages), Some(1));
-            let range = Range::of(at, 4 * PAGE).unwrap();
+            let range = Range::from_addr_len(at, 4 * PAGE).unwrap();
             assert!(linux.is_own(range));
             assert!(!linux.has_page_of_zeros(range));
             let mut resident = [0; 4];

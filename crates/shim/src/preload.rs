@@ -32,11 +32,11 @@ macro_rules! exported {
 }
 
 mod heap;
-mod next;
-mod past;
+mod next_function;
+mod raw_calls;
 
 /// Room for so many regions, 1 MB of addresses; memory comes as it is used.
-const PLACES: usize = 16_384;
+const REGION_PLACES: usize = 16_384;
 
 /// What the library has done; the name by which quell finds it.
 #[unsafe(no_mangle)]
@@ -44,28 +44,35 @@ pub static quell_shim_counters: Counters = Counters::new();
 
 static SHIM: Once<MaybeUninit<Shim<Linux>>> = Once::new(MaybeUninit::uninit());
 
-struct Place<T>(UnsafeCell<T>);
+struct StaticMemory<T>(UnsafeCell<T>);
 // SAFETY: only `make` looks at it, which runs once.
-unsafe impl<T> Sync for Place<T> {}
+unsafe impl<T> Sync for StaticMemory<T> {}
 
 // Zeros, as the linker leaves them out of the file.
-static NODES: Place<[Node; PLACES]> = Place(UnsafeCell::new([Node::EMPTY; PLACES]));
-static SCRATCH: Place<Scratch> = Place(UnsafeCell::new(Scratch::EMPTY));
+static NODES: StaticMemory<[Node; REGION_PLACES]> =
+    StaticMemory(UnsafeCell::new([Node::EMPTY; REGION_PLACES]));
+static SCRATCH: StaticMemory<Scratch> = StaticMemory(UnsafeCell::new(Scratch::EMPTY));
 
 /// The library. It is there from the first call on, and that may be the loader's, before any constructor:
 /// mimalloc and google/tcmalloc map at once what they live on. Until `start` it only takes note. While another thread
 /// makes it, calls go to the kernel, and what they map is not known.
-fn shim() -> Option<&'static Shim<Linux>> {
+fn shim_of_process() -> Option<&'static Shim<Linux>> {
     // SAFETY: `make` has written it.
-    SHIM.get(make).map(|shim| unsafe { shim.assume_init_ref() })
+    SHIM.get(make_shim)
+        .map(|shim| unsafe { shim.assume_init_ref() })
 }
 
 #[cold]
-fn make(place: &mut MaybeUninit<Shim<Linux>>) -> bool {
+fn make_shim(place: &mut MaybeUninit<Shim<Linux>>) -> bool {
     // SAFETY: we come here once, so these are the only references.
     let (nodes, scratch) = unsafe { (&mut *NODES.0.get(), &mut *SCRATCH.0.get()) };
     let linux = Linux::new();
-    place.write(Shim::waiting(linux, &quell_shim_counters, nodes, scratch));
+    place.write(Shim::new_without_settings(
+        linux,
+        &quell_shim_counters,
+        nodes,
+        scratch,
+    ));
     true
 }
 
@@ -92,22 +99,24 @@ unsafe extern "C" {
     fn quell_musl_atfork() -> usize;
 }
 
-type Handler = unsafe extern "C" fn();
+type ForkHandler = unsafe extern "C" fn();
 
 /// Registers what is done around fork(2). False if the C library has neither way.
-unsafe fn at_fork(before: Handler, parent: Handler, child: Handler) -> bool {
+unsafe fn at_fork(before: ForkHandler, parent: ForkHandler, child: ForkHandler) -> bool {
     // SAFETY: both only load an address; it is null or a function of that type.
     unsafe {
         let glibc = quell_glibc_atfork();
         if glibc != 0 {
-            type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
-            let register: Register = core::mem::transmute(glibc);
+            type RegisterAtFork =
+                unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *mut c_void) -> c_int;
+            let register: RegisterAtFork = core::mem::transmute(glibc);
             return register(before, parent, child, core::ptr::null_mut()) == 0;
         }
         let musl = quell_musl_atfork();
         if musl != 0 {
-            type Register = unsafe extern "C" fn(Handler, Handler, Handler) -> c_int;
-            let register: Register = core::mem::transmute(musl);
+            type RegisterAtFork =
+                unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> c_int;
+            let register: RegisterAtFork = core::mem::transmute(musl);
             return register(before, parent, child) == 0;
         }
     }
@@ -115,25 +124,25 @@ unsafe fn at_fork(before: Handler, parent: Handler, child: Handler) -> bool {
 }
 
 unsafe extern "C" fn before_fork() {
-    if let Some(shim) = shim() {
+    if let Some(shim) = shim_of_process() {
         shim.before_fork();
     }
 }
 
 unsafe extern "C" fn in_parent() {
-    if let Some(shim) = shim() {
+    if let Some(shim) = shim_of_process() {
         shim.after_fork(false);
     }
 }
 
 unsafe extern "C" fn in_child() {
-    if let Some(shim) = shim() {
+    if let Some(shim) = shim_of_process() {
         shim.after_fork(true);
     }
 }
 
 /// The value of a variable of the environment.
-unsafe fn variable(name: &[u8]) -> Option<&'static [u8]> {
+unsafe fn environment_variable(name: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: an array of C strings that ends with a null (environ(7)); nobody changes it before main.
     unsafe {
         let mut at = environ;
@@ -150,7 +159,7 @@ unsafe fn variable(name: &[u8]) -> Option<&'static [u8]> {
     None
 }
 
-fn say(parts: &[&[u8]]) {
+fn write_to_stderr(parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: write(2) to standard error of bytes that live.
         let _ = unsafe { syscall(1, [2, part.as_ptr() as usize, part.len(), 0, 0, 0]) };
@@ -158,45 +167,49 @@ fn say(parts: &[&[u8]]) {
 }
 
 /// Starts the library, by what the environment says. Runs once, before main.
-unsafe extern "C" fn start() {
+unsafe extern "C" fn start_library() {
     let mut settings = Settings::default();
     // SAFETY: before main.
-    let text = unsafe { variable(b"QUELL_SHIM") }.unwrap_or_default();
-    if let Err(bad) = settings.read(text) {
-        say(&[
+    let text = unsafe { environment_variable(b"QUELL_SHIM") }.unwrap_or_default();
+    if let Err(bad) = settings.read_over(text) {
+        write_to_stderr(&[
             b"libquell.so: QUELL_SHIM has '",
             &text[bad.0..bad.1],
             b"', which is no setting, or no value of it; it is left out\n",
         ]);
     }
-    let Some(shim) = shim() else {
+    let Some(shim) = shim_of_process() else {
         return;
     };
     // SAFETY: registering handlers that live as long as the library: the loader never unloads what it loaded at the start.
     if !unsafe { at_fork(before_fork, in_parent, in_child) } {
-        say(&[b"libquell.so: this C library has no pthread_atfork, so it stays off\n"]);
+        write_to_stderr(&[b"libquell.so: this C library has no pthread_atfork, so it stays off\n"]);
         shim.turn_off();
         return;
     }
-    shim.start(settings);
+    shim.start_with(settings);
     if settings.lock && !settings.off {
         const MLOCKALL: usize = 151;
         // SAFETY: mlockall(2) of what is and what will be mapped.
         if unsafe { syscall(MLOCKALL, [3, 0, 0, 0, 0, 0]) }.is_err() {
-            say(&[b"libquell.so: memory could not be locked: the limit (ulimit -l) is too low\n"]);
+            write_to_stderr(&[
+                b"libquell.so: memory could not be locked: the limit (ulimit -l) is too low\n",
+            ]);
         }
     }
 }
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: unsafe extern "C" fn() = start;
+static START_ENTRY: unsafe extern "C" fn() = start_library;
 
 /// Nothing here is meant to panic. If it does, the program must not go on with half of a table.
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    say(&[b"libquell.so: a mistake in the library; please report it. The program is ended\n"]);
+    write_to_stderr(&[
+        b"libquell.so: a mistake in the library; please report it. The program is ended\n",
+    ]);
     // SAFETY: getpid(2), and kill(2) of this process by SIGABRT.
     unsafe {
         let pid = syscall(39, [0; 6]).unwrap_or(0);
@@ -209,7 +222,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 }
 
 /// As libc returns it: errno is set on failure, and left alone otherwise.
-unsafe fn result(done: Result<(), Errno>) -> c_int {
+unsafe fn to_c_status(done: Result<(), Errno>) -> c_int {
     match done {
         Ok(()) => 0,
         Err(Errno(number)) => {
@@ -220,7 +233,7 @@ unsafe fn result(done: Result<(), Errno>) -> c_int {
     }
 }
 
-unsafe fn address(done: Result<usize, Errno>) -> *mut c_void {
+unsafe fn to_c_address(done: Result<usize, Errno>) -> *mut c_void {
     match done {
         Ok(at) => at as *mut c_void,
         Err(Errno(number)) => {
@@ -231,10 +244,10 @@ unsafe fn address(done: Result<usize, Errno>) -> *mut c_void {
     }
 }
 
-unsafe fn map(map: &Map) -> *mut c_void {
+unsafe fn map_for_c(map: &Map) -> *mut c_void {
     // SAFETY: the program's own call.
     unsafe {
-        address(match shim() {
+        to_c_address(match shim_of_process() {
             Some(shim) => shim.mmap(map),
             None => crate::os::mmap(map),
         })
@@ -242,38 +255,38 @@ unsafe fn map(map: &Map) -> *mut c_void {
 }
 
 /// For calls that may change what a range is.
-unsafe fn other(number: usize, args: [usize; 6]) -> c_int {
+unsafe fn change_unfollowed_for_c(number: usize, args: [usize; 6]) -> c_int {
     // SAFETY: the program's own call.
     let call = || unsafe { syscall(number, args) }.map(drop);
-    let done = match shim() {
-        Some(shim) => shim.other(args[0], args[1], call),
+    let done = match shim_of_process() {
+        Some(shim) => shim.change_unfollowed(args[0], args[1], call),
         None => call(),
     };
     // SAFETY: this thread's errno.
-    unsafe { result(done) }
+    unsafe { to_c_status(done) }
 }
 
 exported! {
     fn mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
-        map(&Map { addr, len, prot, flags, fd, offset })
+        map_for_c(&Map { addr, len, prot, flags, fd, offset })
     }
     fn mmap64(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
-        map(&Map { addr, len, prot, flags, fd, offset })
+        map_for_c(&Map { addr, len, prot, flags, fd, offset })
     }
     fn munmap(addr: usize, len: usize) -> c_int {
-        result(match shim() {
+        to_c_status(match shim_of_process() {
             Some(shim) => shim.munmap(addr, len),
             None => syscall(11, [addr, len, 0, 0, 0, 0]).map(drop),
         })
     }
     fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
-        result(match shim() {
+        to_c_status(match shim_of_process() {
             Some(shim) => shim.mprotect(addr, len, prot),
             None => syscall(10, [addr, len, prot as usize, 0, 0, 0]).map(drop),
         })
     }
     fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
-        result(match shim() {
+        to_c_status(match shim_of_process() {
             Some(shim) => shim.madvise(addr, len, advice),
             None => syscall(28, [addr, len, advice as usize, 0, 0, 0]).map(drop),
         })
@@ -281,43 +294,43 @@ exported! {
     // The fifth argument is there with MREMAP_FIXED only; a caller that passes four leaves a register
     // with anything in it, which nobody looks at then.
     fn mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-        address(match shim() {
+        to_c_address(match shim_of_process() {
             Some(shim) => shim.mremap(old, old_len, new_len, flags, new),
             None => syscall(25, [old, old_len, new_len, flags as usize, new, 0]),
         })
     }
     fn mlock(addr: usize, len: usize) -> c_int {
-        other(149, [addr, len, 0, 0, 0, 0])
+        change_unfollowed_for_c(149, [addr, len, 0, 0, 0, 0])
     }
     fn mlock2(addr: usize, len: usize, flags: u32) -> c_int {
         // As in glibc: without a flag it is mlock.
         if flags == 0 {
             return mlock(addr, len);
         }
-        other(325, [addr, len, flags as usize, 0, 0, 0])
+        change_unfollowed_for_c(325, [addr, len, flags as usize, 0, 0, 0])
     }
     fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
         // As in glibc: without a key it is mprotect.
         if key == -1 {
             return mprotect(addr, len, prot);
         }
-        other(329, [addr, len, prot as usize, key as usize, 0, 0])
+        change_unfollowed_for_c(329, [addr, len, prot as usize, key as usize, 0, 0])
     }
     fn mbind(addr: usize, len: usize, mode: c_int, mask: usize, bits: usize, flags: u32) -> isize {
         const MPOL_MF_MOVE: u32 = 2;
         // What was served has pages, which to the program is a mapping without any: they move.
-        let served = shim().is_some_and(|shim| shim.may_have_served(addr, len));
+        let served = shim_of_process().is_some_and(|shim| shim.may_have_served(addr, len));
         let flags = if served { flags | MPOL_MF_MOVE } else { flags };
-        other(237, [addr, len, mode as usize, mask, bits, flags as usize]) as isize
+        change_unfollowed_for_c(237, [addr, len, mode as usize, mask, bits, flags as usize]) as isize
     }
     fn remap_file_pages(addr: usize, len: usize, prot: c_int, page: usize, flags: c_int) -> c_int {
-        other(216, [addr, len, prot as usize, page, flags as usize, 0])
+        change_unfollowed_for_c(216, [addr, len, prot as usize, page, flags as usize, 0])
     }
     fn mlockall(flags: c_int) -> c_int {
         // What is kept would be locked too, and MADV_DONTNEED of what is locked must fail.
-        if let Some(shim) = shim() {
-            shim.retire();
+        if let Some(shim) = shim_of_process() {
+            shim.stop_keeping();
         }
-        result(syscall(151, [flags as usize, 0, 0, 0, 0, 0]).map(drop))
+        to_c_status(syscall(151, [flags as usize, 0, 0, 0, 0, 0]).map(drop))
     }
 }

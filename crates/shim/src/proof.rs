@@ -30,7 +30,7 @@ const LOOKED_FOR_NS: usize = 16;
 
 /// What is found out of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plain {
+pub(crate) enum PlainProof {
     Yes,
     No,
     /// It may be, but there is no room for an anchor beside the mapping that it is in.
@@ -39,7 +39,7 @@ pub(crate) enum Plain {
 
 /// Whose what was kept is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum Ownership {
     Ours,
     Foreign,
     /// What is in it is ours, and which mapping it lies in can't be told just now: while a thread forks no file is opened.
@@ -50,14 +50,14 @@ impl<K: Kernel> Shim<K> {
     /// Whether a range is private memory of no file, all in one mapping, which can be read and written and has no other
     /// attribute but those of `kind`. Puts an anchor beside it where there is none.
     pub(crate) fn is_plain(&self, range: Range, kind: Kind) -> bool {
-        self.prove_plain(range, kind) == Plain::Yes
+        self.prove_plain(range, kind) == PlainProof::Yes
     }
 
     /// The same, and says where there was no room for an anchor.
-    pub(crate) fn prove_plain(&self, range: Range, kind: Kind) -> Plain {
+    pub(crate) fn prove_plain(&self, range: Range, kind: Kind) -> PlainProof {
         let mapping = self.kernel.mapping_at(range);
         let Some(mapping) = mapping.filter(|mapping| mapping.is_plain) else {
-            return Plain::No;
+            return PlainProof::No;
         };
         let found = self.try_locked(|table| {
             let anchor = table.anchors.page_in(mapping.range);
@@ -66,7 +66,7 @@ impl<K: Kernel> Shim<K> {
         });
         let known = match found {
             Locked::Done((Some(anchor), _, _)) => anchor,
-            Locked::Done((None, true, _)) => return Plain::NoRoom,
+            Locked::Done((None, true, _)) => return PlainProof::NoRoom,
             Locked::Done((None, false, false)) => {
                 return self.put_anchor(mapping.range, range, kind);
             }
@@ -74,27 +74,27 @@ impl<K: Kernel> Shim<K> {
                 // Those go that have nothing beside them.
                 self.trim_to(usize::MAX);
                 let _ = self.try_locked(|table| table.anchors.note_wedged(mapping.range));
-                return Plain::NoRoom;
+                return PlainProof::NoRoom;
             }
-            Locked::Mine | Locked::Busy => return Plain::No,
+            Locked::Mine | Locked::Busy => return PlainProof::No,
         };
         // The anchor may have been mapped over, together with what is beside it. And whoever locks all memory
         // (mlockall(2)) locks it, too.
-        if self.kernel.is_marked(known, self.mark()) && !self.kernel.is_locked(range) {
-            Plain::Yes
+        if self.kernel.is_marked(known, self.process_mark()) && !self.kernel.is_locked(range) {
+            PlainProof::Yes
         } else {
-            Plain::No
+            PlainProof::No
         }
     }
 
     /// Maps a page beside a mapping, and looks whether the kernel takes the two for one.
     #[cold]
-    fn put_anchor(&self, mapping: Range, range: Range, kind: Kind) -> Plain {
+    fn put_anchor(&self, mapping: Range, range: Range, kind: Kind) -> PlainProof {
         let below = mapping.start.checked_sub(PAGE);
         let mut is_wedged = true;
         for start in [below, Some(mapping.end)].into_iter().flatten() {
             match self.put_anchor_at(start, range, kind) {
-                Some(true) => return Plain::Yes,
+                Some(true) => return PlainProof::Yes,
                 Some(false) => {}
                 None => is_wedged = false,
             }
@@ -102,7 +102,7 @@ impl<K: Kernel> Shim<K> {
         if is_wedged {
             let _ = self.try_locked(|table| table.anchors.note_wedged(mapping));
         }
-        Plain::NoRoom
+        PlainProof::NoRoom
     }
 
     /// Makes an anchor of a page that was mapped together with what lies below it.
@@ -123,7 +123,7 @@ impl<K: Kernel> Shim<K> {
     /// The page is the library's own.
     unsafe fn mark_and_note_anchor(&self, page: Range, kind: Kind) -> bool {
         // SAFETY: the caller's own page.
-        unsafe { self.kernel.mark(page, self.mark()) };
+        unsafe { self.kernel.write_marks(page, self.process_mark()) };
         let noted = self.locked(|table| !self.is_retired() && table.note_anchor(page, kind));
         matches!(noted, Locked::Done(true))
     }
@@ -159,7 +159,8 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: the page is ours. The advice changes no content.
         let advised =
             !kind.huge || unsafe { self.kernel.madvise(start, PAGE, MADV_HUGEPAGE) }.is_ok();
-        let one = |mapping: Mapping| mapping.is_plain && mapping.range.and(page) == Some(page);
+        let one =
+            |mapping: Mapping| mapping.is_plain && mapping.range.intersection(page) == Some(page);
         let merged = advised && self.kernel.mapping_at(range).is_some_and(one);
         // SAFETY: the page is ours.
         if merged && unsafe { self.mark_and_note_anchor(page, kind) } {
@@ -173,7 +174,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Whose what is kept is: still ours, where nobody has mapped anything over it. By its fingerprint where it is not marked
     /// yet.
-    pub(crate) fn whose(&self, range: Range, fingerprint: u64) -> Whose {
+    pub(crate) fn ownership_of(&self, range: Range, fingerprint: u64) -> Ownership {
         let mut told = true;
         // What was several mappings once may be several to the kernel still.
         let mut start = range.start;
@@ -184,7 +185,7 @@ impl<K: Kernel> Shim<K> {
             };
             match self.kernel.mapping_at(first) {
                 Some(mapping) if mapping.is_plain => start = mapping.range.end,
-                Some(_) => return Whose::Foreign,
+                Some(_) => return Ownership::Foreign,
                 // Nothing is mapped there, and then nothing can be read there either; or the file can't be opened.
                 None => {
                     told = false;
@@ -193,7 +194,7 @@ impl<K: Kernel> Shim<K> {
             }
         }
         let known = match fingerprint {
-            0 => Some(self.kernel.is_marked(range, self.mark())),
+            0 => Some(self.kernel.is_marked(range, self.process_mark())),
             // Memory that was mapped over it, and in which nothing is yet, reads as zeros, as what was kept may have been.
             _ => {
                 let there = self.kernel.all_there(range);
@@ -201,16 +202,16 @@ impl<K: Kernel> Shim<K> {
             }
         };
         match (known, told) {
-            (Some(false), _) => Whose::Foreign,
-            (Some(true), true) => Whose::Ours,
-            (Some(true), false) | (None, _) => Whose::NotTold,
+            (Some(false), _) => Ownership::Foreign,
+            (Some(true), true) => Ownership::Ours,
+            (Some(true), false) | (None, _) => Ownership::NotTold,
         }
     }
 
     /// Marks what was kept before a look that has found no pinned pages, so that it may serve. Left to whoever is at it
     /// already: who unmaps around it while another thread forks waits for that one.
     fn mark_fresh(&self, look: u32) {
-        let me = self.kernel.thread();
+        let me = self.kernel.thread_id();
         let order = (Ordering::SeqCst, Ordering::Relaxed);
         let free = self.marking.compare_exchange(0, me, order.0, order.1);
         if free.is_ok() {
@@ -219,7 +220,7 @@ impl<K: Kernel> Shim<K> {
             self.somebody_left();
             if self.is_retired() {
                 // What was being marked was not to be had when all that was kept went.
-                self.drain();
+                self.unmap_all_kept();
             }
         }
     }
@@ -246,9 +247,9 @@ impl<K: Kernel> Shim<K> {
             }
             // SAFETY: as above, and it was ours a moment ago. A thread that maps there in between, by a system call that the
             // library does not see, would find a word in it.
-            unsafe { self.kernel.mark(range, self.mark()) };
+            unsafe { self.kernel.write_marks(range, self.process_mark()) };
             let told = self.locked(|table| table.is_marked(range));
-            if !matches!(told, Locked::Done(())) && !self.tell(&self.marked, range) {
+            if !matches!(told, Locked::Done(())) && !self.defer_to_holder(&self.marked, range) {
                 // It would be leaving for ever, and nobody at it.
                 self.turn_off();
             }
@@ -270,7 +271,7 @@ impl<K: Kernel> Shim<K> {
             return false;
         }
         // SAFETY: it is plain, none of its pages is a guard, and each that is written has our word.
-        let cleared = unsafe { self.kernel.clear_marked(range, self.mark()) };
+        let cleared = unsafe { self.kernel.clear_marked(range, self.process_mark()) };
         if cleared < range.len() && cleared > 0 {
             // The kernel has just taken a page that it was offered, or somebody maps there past the library. Nobody can tell any more
             // whose the others are, and they would stay in memory, for nothing.
@@ -281,12 +282,12 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// What is written into kept pages: for each process another word, so that no file and no other process has it.
-    pub(crate) fn mark(&self) -> u64 {
+    pub(crate) fn process_mark(&self) -> u64 {
         let known = self.mark.load(Ordering::Relaxed);
         if known != 0 {
             return known as u64;
         }
-        let now = (self.kernel.now() as usize).rotate_left(32) ^ (&raw const *self).addr();
+        let now = (self.kernel.now_ns() as usize).rotate_left(32) ^ (&raw const *self).addr();
         // The finalizer of SplitMix64, and never 0.
         let x = now.wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let new = (x ^ (x >> 31)) | 1;
@@ -346,16 +347,16 @@ impl<K: Kernel> Shim<K> {
         /// Where some may be pinned for a while, the next look is not before so many times what one takes.
         const REST: usize = 64;
         let cost = self.pin_look_ns.load(Ordering::Relaxed);
-        let began = self.kernel.now();
+        let began = self.kernel.now_ns();
         if began < self.no_pin_look_before.load(Ordering::Relaxed) {
             return false;
         }
         let Locked::Done(look) = self.try_locked(Table::begin_pin_look) else {
             return false;
         };
-        let worked = self.kernel.cpu_now();
-        let pins = self.kernel.pins();
-        let took = self.kernel.cpu_now().saturating_sub(worked);
+        let worked = self.kernel.thread_cpu_ns();
+        let pins = self.kernel.pinned_pages();
+        let took = self.kernel.thread_cpu_ns().saturating_sub(worked);
         // An interrupt of another's may come meanwhile.
         let took = usize::try_from(took).unwrap_or(usize::MAX);
         let cost = took.min(cost.saturating_mul(2)).max(1);
@@ -372,7 +373,7 @@ impl<K: Kernel> Shim<K> {
             }
             Pins::Perhaps => {
                 self.counters.pinned.set(1);
-                self.retire();
+                self.stop_keeping();
                 false
             }
         }

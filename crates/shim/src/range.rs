@@ -22,7 +22,7 @@ impl Range {
     /// The pages that the kernel takes `addr` and `len` for: it wants a whole page to begin with, and
     /// rounds the length up. None where it would refuse them, or there is nothing to do.
     #[must_use]
-    pub fn of(addr: usize, len: usize) -> Option<Range> {
+    pub fn from_addr_len(addr: usize, len: usize) -> Option<Range> {
         if !addr.is_multiple_of(PAGE) || len == 0 {
             return None;
         }
@@ -39,7 +39,7 @@ impl Range {
     }
 
     /// The first `len` bytes of it from a multiple of `align` on, which is not 0.
-    pub(crate) fn aligned(self, len: usize, align: usize) -> Option<Range> {
+    pub(crate) fn first_aligned(self, len: usize, align: usize) -> Option<Range> {
         let start = self.start.checked_next_multiple_of(align)?;
         let end = start.checked_add(len)?;
         (end <= self.end).then_some(Range { start, end })
@@ -47,7 +47,7 @@ impl Range {
 
     /// What both have.
     #[must_use]
-    pub fn and(self, other: Range) -> Option<Range> {
+    pub fn intersection(self, other: Range) -> Option<Range> {
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
         (start < end).then_some(Range { start, end })
     }
@@ -80,19 +80,22 @@ mod tests {
     #[test]
     fn pages() {
         let range = |start, end| Some(Range { start, end });
-        assert_eq!(Range::of(0x1000, 1), range(0x1000, 0x2000));
-        assert_eq!(Range::of(0x1000, 0x1001), range(0x1000, 0x3000));
-        assert_eq!(Range::of(0x1001, 1), None);
-        assert_eq!(Range::of(0x1000, 0), None);
-        assert_eq!(Range::of(0x1000, usize::MAX), None);
-        assert_eq!(Range::of(usize::MAX & !(PAGE - 1), PAGE + 1), None);
+        assert_eq!(Range::from_addr_len(0x1000, 1), range(0x1000, 0x2000));
+        assert_eq!(Range::from_addr_len(0x1000, 0x1001), range(0x1000, 0x3000));
+        assert_eq!(Range::from_addr_len(0x1001, 1), None);
+        assert_eq!(Range::from_addr_len(0x1000, 0), None);
+        assert_eq!(Range::from_addr_len(0x1000, usize::MAX), None);
+        assert_eq!(
+            Range::from_addr_len(usize::MAX & !(PAGE - 1), PAGE + 1),
+            None
+        );
     }
 
     /// Check the common part of two ranges.
     #[test]
     fn common() {
         let range = |start, end| Range { start, end };
-        assert_eq!(range(1, 5).and(range(3, 9)), Some(range(3, 5)));
-        assert_eq!(range(1, 5).and(range(5, 9)), None);
+        assert_eq!(range(1, 5).intersection(range(3, 9)), Some(range(3, 5)));
+        assert_eq!(range(1, 5).intersection(range(5, 9)), None);
     }
 }

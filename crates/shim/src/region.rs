@@ -56,7 +56,7 @@ pub(crate) struct Region {
     pub(crate) kind: Kind,
     pub(crate) state: State,
     /// It was served from what is kept, so that its pages were in memory before the program touched them.
-    pub(crate) served: bool,
+    pub(crate) was_served: bool,
     /// What was in it when it was unmapped, by which it is known until it is marked; 0 is marked, or not kept.
     pub(crate) fingerprint: u64,
     /// Which look for pinned pages was the next one when it was kept (see `Table::pin_looks`).
@@ -67,7 +67,7 @@ pub(crate) struct Region {
 
 impl Region {
     /// Memory of the program's that nothing is known of yet.
-    pub(crate) const NEW: Region = Region {
+    pub(crate) const UNKNOWN_LIVE: Region = Region {
         range: Range { start: 0, end: 0 },
         kind: Kind {
             prot: PROT_NONE as u8,
@@ -77,7 +77,7 @@ impl Region {
             named: false,
         },
         state: State::Live,
-        served: false,
+        was_served: false,
         fingerprint: 0,
         kept_before_look: 0,
         offered: false,

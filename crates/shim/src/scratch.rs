@@ -3,17 +3,17 @@
 //! In memory that is there from the start and all zeros: a page of it costs nothing until something is noted there, and
 //! most programs start, run and end before that.
 
-use crate::keep::BLOCKS;
 #[cfg(not(loom))]
-use crate::late::{NO_RANGES, Ranges};
+use crate::deferred::{DeferredRanges, NO_DEFERRED_RANGES};
+use crate::retained::BLOCK_PLACES;
 use crate::trim::Batch;
 
 /// Empty, it is all zeros.
 pub struct Scratch {
-    /// Of four lists ([`Late`](crate::late::Late)). Not where loom runs, whose atomics are no constants.
+    /// Of four lists ([`Deferred`](crate::deferred::Deferred)). Not where loom runs, whose atomics are no constants.
     #[cfg(not(loom))]
-    pub(crate) late: [Ranges; 4],
-    pub(crate) blocks: [usize; BLOCKS],
+    pub(crate) late: [DeferredRanges; 4],
+    pub(crate) blocks: [usize; BLOCK_PLACES],
     pub(crate) batch: Batch,
 }
 
@@ -25,8 +25,8 @@ impl Scratch {
     )]
     pub const EMPTY: Scratch = Scratch {
         #[cfg(not(loom))]
-        late: [NO_RANGES; 4],
-        blocks: [0; BLOCKS],
+        late: [NO_DEFERRED_RANGES; 4],
+        blocks: [0; BLOCK_PLACES],
         batch: Batch::EMPTY,
     };
 }

@@ -12,7 +12,7 @@ pub struct Settings {
     /// Bytes of unmapped memory that may stay, for later mappings; 0 keeps none.
     pub cache: usize,
     /// Up to which size, in bytes, MADV_DONTNEED is answered by zeroing.
-    pub zero: Zero,
+    pub zero: ZeroLimit,
     /// Mappings smaller than this are not kept: to find out what they are takes longer than to map them anew. In bytes.
     pub least: usize,
     /// The same of what MADV_DONTNEED gives back.
@@ -48,7 +48,7 @@ pub struct Settings {
 
 /// See [`Settings::zero`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zero {
+pub enum ZeroLimit {
     /// Never.
     Off,
     /// Up to the size at which zeroing costs as much as giving back, as measured at the start.
@@ -59,9 +59,9 @@ pub enum Zero {
 
 const MB: usize = 1024 * 1024;
 /// More says never.
-const MOST_LIFETIMES: usize = 64;
+const MAX_LIFETIMES: usize = 64;
 /// More than any allocator aligns to.
-const MOST_HINT: usize = 1024 * MB;
+const MAX_HINT_BYTES: usize = 1024 * MB;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -69,7 +69,7 @@ impl Default for Settings {
             off: false,
             strict: false,
             cache: 64 * MB,
-            zero: Zero::Auto,
+            zero: ZeroLimit::Auto,
             least: 64 * 1024,
             least_zeroed: PAGE,
             firm: None,
@@ -89,11 +89,11 @@ impl Default for Settings {
 
 impl Settings {
     /// Nothing is kept, zeroed or dropped: until there are others.
-    pub(crate) const IDLE: Settings = Settings {
+    pub(crate) const WATCH_ONLY: Settings = Settings {
         off: false,
         strict: false,
         cache: 0,
-        zero: Zero::Off,
+        zero: ZeroLimit::Off,
         least: 64 * 1024,
         least_zeroed: PAGE,
         firm: None,
@@ -112,10 +112,10 @@ impl Settings {
 
 /// A part of the text that is no setting, by where it begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bad(pub usize, pub usize);
+pub struct BadSetting(pub usize, pub usize);
 
 /// Bytes, with K, M or G behind the number for powers of 1,024.
-fn size(text: &[u8]) -> Option<usize> {
+fn parse_size(text: &[u8]) -> Option<usize> {
     let (digits, unit) = match text.split_last()? {
         (b'k' | b'K', digits) => (digits, 1024),
         (b'm' | b'M', digits) => (digits, MB),
@@ -143,22 +143,22 @@ impl Settings {
     /// # Errors
     ///
     /// The first part that is no setting. The rest is read all the same.
-    pub fn read(&mut self, text: &[u8]) -> Result<(), Bad> {
+    pub fn read_over(&mut self, text: &[u8]) -> Result<(), BadSetting> {
         let mut bad = Ok(());
         let mut start = 0;
         while start <= text.len() {
             let rest = &text[start..];
             let len = rest.iter().position(|b| *b == b',').unwrap_or(rest.len());
             let part = rest[..len].trim_ascii();
-            if !part.is_empty() && self.set(part).is_none() && bad.is_ok() {
-                bad = Err(Bad(start, start + len));
+            if !part.is_empty() && self.set_one(part).is_none() && bad.is_ok() {
+                bad = Err(BadSetting(start, start + len));
             }
             start += len + 1;
         }
         bad
     }
 
-    fn set(&mut self, part: &[u8]) -> Option<()> {
+    fn set_one(&mut self, part: &[u8]) -> Option<()> {
         let equals = part.iter().position(|b| *b == b'=');
         let (key, value) = match equals {
             Some(at) => (&part[..at], Some(&part[at + 1..])),
@@ -169,25 +169,26 @@ impl Settings {
             (b"on", None) => self.off = false,
             (b"strict", None) => self.strict = true,
             (b"lock", None) => self.lock = true,
-            (b"cache", Some(value)) => self.cache = size(value)?,
+            (b"cache", Some(value)) => self.cache = parse_size(value)?,
             (b"least", Some(value)) => {
-                self.least = size(value)?;
+                self.least = parse_size(value)?;
                 self.least_zeroed = self.least;
             }
-            (b"firm", Some(value)) => self.firm = Some(size(value)?),
+            (b"firm", Some(value)) => self.firm = Some(parse_size(value)?),
             (b"lifetimes", Some(value)) => {
-                self.lifetimes = size(value).filter(|n| *n <= MOST_LIFETIMES)?;
+                self.lifetimes = parse_size(value).filter(|n| *n <= MAX_LIFETIMES)?;
             }
-            (b"keep", Some(value)) => self.keep = size(value)?,
-            (b"rss", Some(value)) => self.resident = size(value)?,
+            (b"keep", Some(value)) => self.keep = parse_size(value)?,
+            (b"rss", Some(value)) => self.resident = parse_size(value)?,
             (b"hint", Some(value)) => {
-                self.hint = size(value).filter(|s| s.is_multiple_of(PAGE) && *s <= MOST_HINT)?;
+                self.hint =
+                    parse_size(value).filter(|s| s.is_multiple_of(PAGE) && *s <= MAX_HINT_BYTES)?;
             }
-            (b"prefault", Some(value)) => self.prefault = size(value)?,
-            (b"huge", Some(value)) => self.huge = size(value)?,
-            (b"zero", Some(b"auto")) => self.zero = Zero::Auto,
-            (b"zero", Some(b"off")) => self.zero = Zero::Off,
-            (b"zero", Some(value)) => self.zero = Zero::UpTo(size(value)?),
+            (b"prefault", Some(value)) => self.prefault = parse_size(value)?,
+            (b"huge", Some(value)) => self.huge = parse_size(value)?,
+            (b"zero", Some(b"auto")) => self.zero = ZeroLimit::Auto,
+            (b"zero", Some(b"off")) => self.zero = ZeroLimit::Off,
+            (b"zero", Some(value)) => self.zero = ZeroLimit::UpTo(parse_size(value)?),
             (b"free", Some(b"drop")) => self.drop_free = true,
             (b"free", Some(b"pass")) => self.drop_free = false,
             (b"malloc_trim", Some(b"drop")) => self.drop_heap_trim = true,
@@ -205,9 +206,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> (Settings, Result<(), Bad>) {
+    fn read(text: &str) -> (Settings, Result<(), BadSetting>) {
         let mut settings = Settings::default();
-        let done = settings.read(text.as_bytes());
+        let done = settings.read_over(text.as_bytes());
         (settings, done)
     }
 
@@ -221,7 +222,7 @@ mod tests {
             off: false,
             strict: true,
             cache: 1024 * MB,
-            zero: Zero::UpTo(16 * 1024),
+            zero: ZeroLimit::UpTo(16 * 1024),
             least: 4096,
             least_zeroed: 4096,
             firm: Some(7),
@@ -239,14 +240,14 @@ mod tests {
         assert_eq!(settings, expected);
         assert_eq!(read("").0, Settings::default());
         assert!(read("off").0.off);
-        assert_eq!(read(" zero=off , ,").0.zero, Zero::Off);
+        assert_eq!(read(" zero=off , ,").0.zero, ZeroLimit::Off);
     }
 
     /// Check that what is no setting is named, and that the others count all the same.
     #[test]
     fn refuses() {
         let (settings, done) = read("cache=1M,colour=red,off");
-        assert_eq!(done, Err(Bad(9, 19)));
+        assert_eq!(done, Err(BadSetting(9, 19)));
         assert!(settings.off && settings.cache == MB);
         for bad in [
             "cache",
@@ -270,7 +271,7 @@ mod tests {
         #[test]
         fn any_bytes(text in proptest::collection::vec(any::<u8>(), 0..60)) {
             let mut settings = Settings::default();
-            if let Err(Bad(start, end)) = settings.read(&text) {
+            if let Err(BadSetting(start, end)) = settings.read_over(&text) {
                 prop_assert!(start < end && end <= text.len());
             }
         }

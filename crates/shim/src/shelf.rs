@@ -1,25 +1,25 @@
 //! Regions that wait for a later mapping: by size, to find one, and by age, to let the oldest go.
 
-use crate::habit::{CLASSES, class};
-use crate::nodes::{Id, Link, NONE, Nodes};
+use crate::habit::{SIZE_CLASSES, size_class};
+use crate::nodes::{Link, NO_NODE, NodeId, Nodes};
 use crate::region::Region;
 
 /// The lists in a node.
 const BY_SIZE: usize = 0;
 const BY_AGE: usize = 1;
 /// How many of one class are looked at: enough in practice, and a bound to how long the lock is held.
-const LOOK: usize = 16;
+const MAX_LOOKED_AT: usize = 16;
 
 /// Regions in one state.
 pub(crate) struct Shelf {
     /// Those that are not offered, and those that are.
-    by_size: [[Id; CLASSES]; 2],
+    by_size: [[NodeId; SIZE_CLASSES]; 2],
     /// A bit for each class that has one of either.
-    filled: [u64; CLASSES.div_ceil(64)],
-    oldest: Id,
-    newest: Id,
+    filled: [u64; SIZE_CLASSES.div_ceil(64)],
+    oldest: NodeId,
+    newest: NodeId,
     /// The oldest that is not offered to the kernel: all before it are, and none after.
-    firm: Id,
+    firm: NodeId,
     /// The sum of their lengths.
     pub(crate) bytes: usize,
     /// The same of those that are not offered.
@@ -30,61 +30,61 @@ pub(crate) struct Shelf {
 
 impl Shelf {
     pub(crate) const EMPTY: Shelf = Shelf {
-        by_size: [[NONE; CLASSES]; 2],
-        filled: [0; CLASSES.div_ceil(64)],
-        oldest: NONE,
-        newest: NONE,
-        firm: NONE,
+        by_size: [[NO_NODE; SIZE_CLASSES]; 2],
+        filled: [0; SIZE_CLASSES.div_ceil(64)],
+        oldest: NO_NODE,
+        newest: NO_NODE,
+        firm: NO_NODE,
         bytes: 0,
         firm_bytes: 0,
         count: 0,
     };
 
     /// Adds one that is on no shelf, as the newest; one that is offered as the newest of those that are.
-    pub(crate) fn add(&mut self, nodes: &mut Nodes, id: Id) {
+    pub(crate) fn add(&mut self, nodes: &mut Nodes, id: NodeId) {
         self.add_by_size(nodes, id);
         let after = if nodes.get(id).offered {
             self.firm
         } else {
-            NONE
+            NO_NODE
         };
         let before = match after {
-            NONE => self.newest,
+            NO_NODE => self.newest,
             after => nodes.link(after, BY_AGE).before,
         };
         *nodes.link_mut(id, BY_AGE) = Link { before, after };
         match before {
-            NONE => self.oldest = id,
+            NO_NODE => self.oldest = id,
             before => nodes.link_mut(before, BY_AGE).after = id,
         }
         match after {
-            NONE => self.newest = id,
+            NO_NODE => self.newest = id,
             after => nodes.link_mut(after, BY_AGE).before = id,
         }
-        if self.firm == NONE && !nodes.get(id).offered {
+        if self.firm == NO_NODE && !nodes.get(id).offered {
             self.firm = id;
         }
         self.count += 1;
     }
 
     /// Makes one on this shelf so long. It stays as old as it is.
-    pub(crate) fn shorten(&mut self, nodes: &mut Nodes, id: Id, len: usize) {
+    pub(crate) fn shorten_to(&mut self, nodes: &mut Nodes, id: NodeId, len: usize) {
         self.remove_by_size(nodes, id);
         let range = &mut nodes.get_mut(id).range;
         range.end = range.start + len;
         self.add_by_size(nodes, id);
     }
 
-    fn add_by_size(&mut self, nodes: &mut Nodes, id: Id) {
+    fn add_by_size(&mut self, nodes: &mut Nodes, id: NodeId) {
         let (len, offered) = (nodes.get(id).range.len(), nodes.get(id).offered);
-        let class = class(len);
+        let class = size_class(len);
         let first = &mut self.by_size[usize::from(offered)][class];
         let after = core::mem::replace(first, id);
         *nodes.link_mut(id, BY_SIZE) = Link {
-            before: NONE,
+            before: NO_NODE,
             after,
         };
-        if after != NONE {
+        if after != NO_NODE {
             nodes.link_mut(after, BY_SIZE).before = id;
         }
         self.filled[class / 64] |= 1 << (class % 64);
@@ -94,19 +94,19 @@ impl Shelf {
         }
     }
 
-    fn remove_by_size(&mut self, nodes: &mut Nodes, id: Id) {
+    fn remove_by_size(&mut self, nodes: &mut Nodes, id: NodeId) {
         let (len, offered) = (nodes.get(id).range.len(), nodes.get(id).offered);
-        let class = class(len);
+        let class = size_class(len);
         let Link { before, after } = nodes.link(id, BY_SIZE);
-        if before == NONE {
+        if before == NO_NODE {
             self.by_size[usize::from(offered)][class] = after;
-            if self.by_size.iter().all(|first| first[class] == NONE) {
+            if self.by_size.iter().all(|first| first[class] == NO_NODE) {
                 self.filled[class / 64] &= !(1 << (class % 64));
             }
         } else {
             nodes.link_mut(before, BY_SIZE).after = after;
         }
-        if after != NONE {
+        if after != NO_NODE {
             nodes.link_mut(after, BY_SIZE).before = before;
         }
         self.bytes -= len;
@@ -116,15 +116,15 @@ impl Shelf {
     }
 
     /// Takes one from this shelf.
-    pub(crate) fn remove(&mut self, nodes: &mut Nodes, id: Id) {
+    pub(crate) fn remove(&mut self, nodes: &mut Nodes, id: NodeId) {
         self.remove_by_size(nodes, id);
         let Link { before, after } = nodes.link(id, BY_AGE);
-        if before == NONE {
+        if before == NO_NODE {
             self.oldest = after;
         } else {
             nodes.link_mut(before, BY_AGE).after = after;
         }
-        if after == NONE {
+        if after == NO_NODE {
             self.newest = before;
         } else {
             nodes.link_mut(after, BY_AGE).before = before;
@@ -136,35 +136,36 @@ impl Shelf {
     }
 
     /// The one that was added first.
-    pub(crate) fn oldest(&self) -> Option<Id> {
-        (self.oldest != NONE).then_some(self.oldest)
+    pub(crate) fn oldest_kept(&self) -> Option<NodeId> {
+        (self.oldest != NO_NODE).then_some(self.oldest)
     }
 
     /// The same of those that are not offered.
-    pub(crate) fn oldest_firm(&self) -> Option<Id> {
-        (self.firm != NONE).then_some(self.firm)
+    pub(crate) fn oldest_firm(&self) -> Option<NodeId> {
+        (self.firm != NO_NODE).then_some(self.firm)
     }
 
     /// One of this kind that is long enough from a multiple of `align` on, and hardly longer if there is such a one.
     /// Only of those that `may` be taken, and of two of about the same size one that is not offered.
-    pub(crate) fn find(
+    pub(crate) fn find_fitting(
         &self,
         nodes: &Nodes,
         len: usize,
         align: usize,
         may: impl Fn(&Region) -> bool,
-    ) -> Option<Id> {
-        let mut class = class(len);
+    ) -> Option<NodeId> {
+        let mut class = size_class(len);
         while let Some(here) = self.filled_from(class) {
             for first in &self.by_size {
-                let (mut id, mut best) = (first[here], NONE);
-                for _ in 0..LOOK {
-                    if id == NONE {
+                let (mut id, mut best) = (first[here], NO_NODE);
+                for _ in 0..MAX_LOOKED_AT {
+                    if id == NO_NODE {
                         break;
                     }
                     let region = nodes.get(id);
-                    let fits = may(region) && region.range.aligned(len, align).is_some();
-                    if fits && (best == NONE || region.range.len() < nodes.get(best).range.len()) {
+                    let fits = may(region) && region.range.first_aligned(len, align).is_some();
+                    if fits && (best == NO_NODE || region.range.len() < nodes.get(best).range.len())
+                    {
                         best = id;
                         if region.range.len() == len {
                             break;
@@ -172,7 +173,7 @@ impl Shelf {
                     }
                     id = nodes.link(id, BY_SIZE).after;
                 }
-                if best != NONE {
+                if best != NO_NODE {
                     return Some(best);
                 }
             }
@@ -210,7 +211,7 @@ mod tests {
             let mut nodes = Nodes::new(Box::leak(vec![Node::EMPTY; 128].into_boxed_slice()));
             let mut shelf = Shelf::EMPTY;
             // Whether it is offered, and how long it is: those that are come first.
-            let mut model: Vec<(Id, bool, usize)> = Vec::new();
+            let mut model: Vec<(NodeId, bool, usize)> = Vec::new();
             let mut at = 0;
             for (what, n) in steps {
                 if what < 2 {
@@ -226,30 +227,30 @@ mod tests {
                     let which = n % model.len();
                     let (id, _, len) = model[which];
                     model[which].2 = (len / 2).next_multiple_of(PAGE);
-                    shelf.shorten(&mut nodes, id, model[which].2);
+                    shelf.shorten_to(&mut nodes, id, model[which].2);
                 } else if !model.is_empty() {
                     let (id, ..) = model.remove(n % model.len());
                     shelf.remove(&mut nodes, id);
                     nodes.remove(id);
                 }
-                prop_assert_eq!(shelf.oldest(), model.first().map(|m| m.0));
+                prop_assert_eq!(shelf.oldest_kept(), model.first().map(|m| m.0));
                 prop_assert_eq!(shelf.bytes, model.iter().map(|m| m.2).sum::<usize>());
                 let firm = || model.iter().filter(|m| !m.1);
                 prop_assert_eq!(shelf.oldest_firm(), firm().next().map(|m| m.0));
                 prop_assert_eq!(shelf.firm_bytes, firm().map(|m| m.2).sum::<usize>());
                 prop_assert_eq!(shelf.count, model.len());
                 let wanted = n * PAGE;
-                let found = shelf.find(&nodes, wanted, PAGE, |_| true);
+                let found = shelf.find_fitting(&nodes, wanted, PAGE, |_| true);
                 if let Some(id) = found {
                     prop_assert!(nodes.get(id).range.len() >= wanted);
                 }
                 // Each begins at a page of its own: not all at a multiple of more.
                 let align = 8 * PAGE;
-                if let Some(id) = shelf.find(&nodes, wanted, align, |_| true) {
+                if let Some(id) = shelf.find_fitting(&nodes, wanted, align, |_| true) {
                     let range = nodes.get(id).range;
                     prop_assert!(range.start.next_multiple_of(align) + wanted <= range.end);
                 }
-                let certain = model.iter().any(|m| class(m.2) > class(wanted));
+                let certain = model.iter().any(|m| size_class(m.2) > size_class(wanted));
                 prop_assert!(found.is_some() || !certain);
             }
         }

@@ -6,21 +6,21 @@
 
 use core::sync::atomic::{AtomicBool as Hint, AtomicU64};
 
-use crate::allowance::{Allowance, Room};
-use crate::anchors::Anchored;
-use crate::busy::Busy;
+use crate::allowance::{Allowance, ResidentRoom};
+use crate::anchors::AnchorFilter;
 use crate::counters::Counters;
-use crate::crowd::Crowd;
-use crate::going::PLACES;
+use crate::deferred::Deferred;
+use crate::in_flight::MAX_UNMAPPING_THREADS;
 use crate::kernel::{Errno, Kernel, Pressure};
-use crate::late::Late;
 use crate::lock::{Lock, Taken};
+use crate::lock_crowd::LockCrowd;
 use crate::nodes::Node;
 use crate::offer::Offers;
 use crate::once::Once;
-use crate::others::Others;
+use crate::other_threads::OtherThreads;
+use crate::range_claims::RangeClaims;
 use crate::scratch::Scratch;
-use crate::settings::{Settings, Zero};
+use crate::settings::{Settings, ZeroLimit};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
 use crate::trim::Leavers;
@@ -31,12 +31,12 @@ const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
 /// No more is ever kept than a sixteenth of what is left of the machine's memory, or of a control group's: it stays with a program
 /// that makes no call any more, and what is not offered nobody can take then. Nor is it more than this where no bound of resident memory is set.
-const MOST_KEPT: usize = 128 << 20;
-const OF_FREE_MEMORY: usize = 16;
+const MAX_KEPT_BYTES: usize = 128 << 20;
+const FREE_MEMORY_PART: usize = 16;
 /// Such a part of what is left to the bound of resident memory may be taken before that memory is read again. With a fourth Polars took up to 1.33 times the memory where it was
 /// to take 1.2, and twice as many shootdowns (demo/polars_demo.py, decay 0). With a sixteenth it took as many as with an eighth, and
 /// churn half as many again (bench/remedies/workload).
-const OF_ROOM_LEFT: usize = 8;
+const ROOM_LEFT_PART: usize = 8;
 /// What was not needed for so long is given back.
 const SPARE_EVERY_NS: u64 = 1_000_000_000;
 /// What a look for pinned pages takes, as long as none was made.
@@ -57,7 +57,7 @@ pub struct Shim<K> {
     pub(crate) zero_up_to: AtomicUsize,
     pub(crate) counters: &'static Counters,
     pub(crate) lock: Lock,
-    pub(crate) late: Late,
+    pub(crate) late: Deferred,
     pub(crate) leavers: Leavers,
     /// Changes, and is woken, whenever something has left.
     pub(crate) left: AtomicU32,
@@ -69,16 +69,16 @@ pub struct Shim<K> {
     pub(crate) stays: AtomicU32,
     /// The threads that unmap what the table does not have any more, by their place in its list; 0 is none. For who
     /// can't have the lock.
-    pub(crate) unmapping: [AtomicUsize; PLACES],
+    pub(crate) unmapping: [AtomicUsize; MAX_UNMAPPING_THREADS],
     /// The thread that marks what is kept; 0 is none. Also for who can't have the lock.
     pub(crate) marking: AtomicUsize,
     /// What the kernel has mapped anew where the table could not be told.
-    new: Late,
+    new: Deferred,
     /// What was marked where the table could not be told.
-    pub(crate) marked: Late,
+    pub(crate) marked: Deferred,
     /// What left to be marked, and was not, where the table could not be told.
-    pub(crate) unmarked: Late,
-    /// The table is to be told something ([`Shim::hear`]): of the lists `new`, `marked`, `unmarked` and `late`, of `over` and
+    pub(crate) unmarked: Deferred,
+    /// The table is to be told something ([`Shim::apply_news`]): of the lists `new`, `marked`, `unmarked` and `late`, of `over` and
     /// `stays`, or that this process is `orphaned`. Set once that is in its place.
     news: AtomicBool,
     /// This process is a child of a fork(2) in a handler: whatever other threads were about is to be given up.
@@ -91,14 +91,14 @@ pub struct Shim<K> {
     /// Bytes of what was kept and is somebody else's, in whole or in part: what of it is still the library's stays in memory, for
     /// nothing.
     pub(crate) lost: AtomicUsize,
-    pub(crate) others: Others,
-    pub(crate) crowd: Crowd,
+    pub(crate) others: OtherThreads,
+    pub(crate) crowd: LockCrowd,
     /// A mapping of some size is to bring an anchor with it, perhaps: a hint, of which no order matters.
     pub(crate) anchors_are_wanted: Hint,
     /// The program has forked: pages may be shared with a child.
     pub(crate) forked: AtomicBool,
     short: AtomicBool,
-    /// See [`Kernel::bound`]; MAX is none, 0 not looked at.
+    /// See [`Kernel::mapping_limit`]; MAX is none, 0 not looked at.
     bound: AtomicUsize,
     pub(crate) calls: AtomicU32,
     looked: AtomicU64,
@@ -110,7 +110,7 @@ pub struct Shim<K> {
     pub(crate) mark: AtomicUsize,
     /// What the CPU worked for the last look for pinned pages, and no more than twice what it did for the one before.
     pub(crate) pin_look_ns: AtomicUsize,
-    /// By [`Threads::now`](crate::Threads::now), after one that found that some may be pinned.
+    /// By [`Threads::now_ns`](crate::Threads::now_ns), after one that found that some may be pinned.
     pub(crate) no_pin_look_before: AtomicU64,
     /// The program has let the kernel have pages by MADV_FREE.
     pub(crate) frees: AtomicBool,
@@ -120,10 +120,10 @@ pub struct Shim<K> {
     pub(crate) zeroed_since_look: AtomicUsize,
     /// Bytes that may still stay before resident memory is looked at again.
     slack: AtomicUsize,
-    pub(crate) busy: Busy,
+    pub(crate) busy: RangeClaims,
     pub(crate) kernel: K,
     settings: Once<Settings>,
-    pub(crate) anchored: Anchored,
+    pub(crate) anchored: AnchorFilter,
     /// Only with the lock.
     table: Guarded<Table>,
 }
@@ -149,26 +149,26 @@ impl<K: Kernel> Shim<K> {
         places: &'static mut [Node],
         scratch: &'static mut Scratch,
     ) -> Self {
-        let shim = Shim::waiting(kernel, counters, places, scratch);
-        shim.start(settings);
+        let shim = Shim::new_without_settings(kernel, counters, places, scratch);
+        shim.start_with(settings);
         shim
     }
 
     /// The same, which only takes note of what is mapped until it is told its settings.
-    pub fn waiting(
+    pub fn new_without_settings(
         kernel: K,
         counters: &'static Counters,
         places: &'static mut [Node],
         scratch: &'static mut Scratch,
     ) -> Self {
         #[cfg(not(loom))]
-        let [late, new, marked, unmarked] = scratch.late.each_ref().map(Late::new);
+        let [late, new, marked, unmarked] = scratch.late.each_ref().map(Deferred::new);
         #[cfg(loom)]
-        let [late, new, marked, unmarked] = core::array::from_fn(|_| Late::default());
+        let [late, new, marked, unmarked] = core::array::from_fn(|_| Deferred::default());
         let Scratch { blocks, batch, .. } = scratch;
         Shim {
             kernel,
-            settings: Once::new(Settings::IDLE),
+            settings: Once::new(Settings::WATCH_ONLY),
             zero_up_to: AtomicUsize::new(0),
             counters,
             lock: Lock::default(),
@@ -186,13 +186,13 @@ impl<K: Kernel> Shim<K> {
             unmarked,
             news: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
-            busy: Busy::default(),
+            busy: RangeClaims::default(),
             off: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             lost: AtomicUsize::new(0),
-            others: Others::default(),
-            crowd: Crowd::default(),
-            anchored: Anchored::default(),
+            others: OtherThreads::default(),
+            crowd: LockCrowd::default(),
+            anchored: AnchorFilter::default(),
             anchors_are_wanted: Hint::new(false),
             forked: AtomicBool::new(false),
             short: AtomicBool::new(false),
@@ -212,8 +212,8 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Tells it its settings, once: what is said later is not heard.
-    pub fn start(&self, settings: Settings) {
-        let first = self.settings.fill(|own| {
+    pub fn start_with(&self, settings: Settings) {
+        let first = self.settings.try_fill(|own| {
             *own = settings;
             true
         });
@@ -224,17 +224,17 @@ impl<K: Kernel> Shim<K> {
             self.turn_off();
         }
         let zero_up_to = match settings.zero {
-            Zero::Off => 0,
-            Zero::UpTo(bytes) => bytes.min(NOT_MEASURED - 1),
-            Zero::Auto => NOT_MEASURED,
+            ZeroLimit::Off => 0,
+            ZeroLimit::UpTo(bytes) => bytes.min(NOT_MEASURED - 1),
+            ZeroLimit::Auto => NOT_MEASURED,
         };
         self.zero_up_to.store(zero_up_to, Ordering::Relaxed);
     }
 
     /// Forgets what it was measured to be, where that is as much as while a thread measures.
     pub(crate) fn measure_again(&self) {
-        if self.settings().zero == Zero::Auto {
-            let (order, least) = (Ordering::Relaxed, crate::measure::LEAST);
+        if self.settings().zero == ZeroLimit::Auto {
+            let (order, least) = (Ordering::Relaxed, crate::zero_cost::MIN_ZEROED_BYTES);
             let _ = self
                 .zero_up_to
                 .compare_exchange(least, NOT_MEASURED, order, order);
@@ -242,8 +242,8 @@ impl<K: Kernel> Shim<K> {
     }
 
     pub(crate) fn settings(&self) -> &Settings {
-        const IDLE: &Settings = &Settings::IDLE;
-        self.settings.known().unwrap_or(IDLE)
+        const IDLE: &Settings = &Settings::WATCH_ONLY;
+        self.settings.get_filled().unwrap_or(IDLE)
     }
 
     /// What it runs over.
@@ -276,7 +276,7 @@ impl<K: Kernel> Shim<K> {
         let copy = self.kernel.is_unseen_copy();
         if copy {
             // They are not in the copy.
-            self.busy.give_up(self.kernel.thread(), |_| ());
+            self.busy.give_up(self.kernel.thread_id(), |_| ());
             self.turn_off();
         }
         copy
@@ -288,14 +288,14 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Works on the tables and gives the lock back, which this thread holds.
-    pub(crate) fn finish<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+    pub(crate) fn work_and_release<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
         // SAFETY: we hold the lock, and a handler in this thread that finds it held by us does not
         // look at the table. The reference does not outlive the call.
         let done = unsafe {
             self.table.with(|table| {
                 let hear_news = |table: &mut Table| {
                     if self.news.load(Ordering::Acquire) {
-                        self.hear(table);
+                        self.apply_news(table);
                     }
                 };
                 hear_news(table);
@@ -314,20 +314,20 @@ impl<K: Kernel> Shim<K> {
 
     /// Tells the table what others could not tell it, as the lock was held.
     #[cold]
-    fn hear(&self, table: &mut Table) {
+    fn apply_news(&self, table: &mut Table) {
         // Before anything is looked at: what comes after it was looked at sets it anew.
         self.news.swap(false, Ordering::AcqRel);
         if self.orphaned.load(Ordering::Relaxed) {
             self.give_up_others(table);
         }
-        let new = self.new.each(|range| {
-            table.is_new(range);
+        let new = self.new.take_each(|range| {
+            table.note_mapped_anew(range);
         });
-        let late = self.late.each(|range| {
+        let late = self.late.take_each(|range| {
             table.forget(range, true);
         });
-        let marked = self.marked.each(|range| table.is_marked(range));
-        let unmarked = self.unmarked.each(|range| table.is_not_marked(range));
+        let marked = self.marked.take_each(|range| table.is_marked(range));
+        let unmarked = self.unmarked.take_each(|range| table.is_not_marked(range));
         if !(new && late && marked && unmarked) {
             self.turn_off();
         }
@@ -335,7 +335,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Notes a range in one of the lists that the next holder of the lock hears of. False if there is no room.
-    pub(crate) fn tell(&self, list: &Late, range: Range) -> bool {
+    pub(crate) fn defer_to_holder(&self, list: &Deferred, range: Range) -> bool {
         let done = list.add(range);
         self.note_news();
         done
@@ -350,13 +350,13 @@ impl<K: Kernel> Shim<K> {
 
     /// Work that may be left undone.
     pub(crate) fn try_locked<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
-        self.run(self.lock.try_take(&self.kernel), work)
+        self.run_if_taken(self.lock.try_take(&self.kernel), work)
     }
 
     /// The same, where it is not even worth a wait.
     pub(crate) fn if_free(&self, work: impl FnOnce(&mut Table)) {
         if self.lock.take_free(&self.kernel) == Taken::Yes {
-            self.finish(work);
+            self.work_and_release(work);
         }
     }
 
@@ -368,26 +368,26 @@ impl<K: Kernel> Shim<K> {
             // Whoever gave it back before that does not know yet, and what he is about is in the table.
             taken = self.lock.try_take(&self.kernel);
         }
-        self.run(taken, work)
+        self.run_if_taken(taken, work)
     }
 
-    fn run<T>(&self, taken: Taken, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
+    fn run_if_taken<T>(&self, taken: Taken, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
         match taken {
             Taken::Mine => Locked::Mine,
             Taken::Busy => {
-                self.counters.passed_busy.one();
+                self.counters.passed_busy.count_one();
                 Locked::Busy
             }
-            Taken::Yes => Locked::Done(self.finish(work)),
+            Taken::Yes => Locked::Done(self.work_and_release(work)),
         }
     }
 
     /// Tells the table of what the kernel has just mapped, by `note`; later where it is not to be had: while another thread
     /// forks, and from a handler inside the lock. Where there are too many of those, a handler may be refused what is
     /// at an address that the thread below it has just unmapped.
-    pub(crate) fn mapped(&self, range: Range, note: impl FnOnce(&mut Table)) {
+    pub(crate) fn note_mapped(&self, range: Range, note: impl FnOnce(&mut Table)) {
         if !matches!(self.locked(note), Locked::Done(())) {
-            self.tell(&self.new, range);
+            self.defer_to_holder(&self.new, range);
         }
     }
 
@@ -399,13 +399,13 @@ impl<K: Kernel> Shim<K> {
     ///
     /// Those of [`Shim::wait_for_others`]; it is forgotten all the same.
     pub(crate) fn forget_and_wait(&self, range: Range) -> Result<(), Errno> {
-        let me = self.kernel.thread();
+        let me = self.kernel.thread_id();
         let done = self.locked(|table| {
             table.forget(range, false);
             self.busy.is_in_the_way(range, me)
         });
         // Before the wait: once the holder of the lock has heard of it, nobody begins with the range any more.
-        if matches!(done, Locked::Mine) && !self.tell(&self.late, range) {
+        if matches!(done, Locked::Mine) && !self.defer_to_holder(&self.late, range) {
             if self.lock.is_forking() {
                 // Many threads, while one waits in a fork for what another of them has.
                 self.late.add_all();
@@ -428,21 +428,21 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// How many bytes may be kept now.
-    pub(crate) fn budget(&self) -> usize {
+    pub(crate) fn kept_budget(&self) -> usize {
         let short = self.short.load(Ordering::Relaxed);
         // Where what is mapped is counted, it is missing for what does not come through here: the C library's own mappings.
-        let counted = || self.bound() != usize::MAX;
+        let counted = || self.known_mapping_limit() != usize::MAX;
         let no_more = self.is_retired() || self.has_lost_much();
         if self.settings().strict || short || no_more || counted() {
             0
         } else {
             let most = match self.settings().resident {
-                0 => MOST_KEPT,
+                0 => MAX_KEPT_BYTES,
                 // What stays is bounded by what the process has in memory with it.
                 _ => usize::MAX,
             };
             let firm = if self.offers.are_over() {
-                self.firm()
+                self.firm_budget()
             } else {
                 usize::MAX
             };
@@ -464,31 +464,31 @@ impl<K: Kernel> Shim<K> {
     }
 
     pub(crate) fn free_share(&self) -> usize {
-        self.free_memory.load(Ordering::Relaxed) / OF_FREE_MEMORY
+        self.free_memory.load(Ordering::Relaxed) / FREE_MEMORY_PART
     }
 
     /// The program sets a limit to what it may map: what is kept must not count.
-    pub fn limit_comes<T>(&self, call: impl FnOnce() -> T) -> T {
+    pub fn with_limit_set<T>(&self, call: impl FnOnce() -> T) -> T {
         if !self.is_off() {
-            self.drain();
+            self.unmap_all_kept();
         }
         let done = call();
-        if !self.is_off() && !self.is_retired() && self.look_at_bound() != usize::MAX {
-            self.drain();
+        if !self.is_off() && !self.is_retired() && self.read_mapping_limit() != usize::MAX {
+            self.unmap_all_kept();
         }
         done
     }
 
     /// Looked at when it is first asked for: most programs keep nothing.
-    fn bound(&self) -> usize {
+    fn known_mapping_limit(&self) -> usize {
         match self.bound.load(Ordering::Relaxed) {
-            0 => self.look_at_bound(),
+            0 => self.read_mapping_limit(),
             bound => bound,
         }
     }
 
-    fn look_at_bound(&self) -> usize {
-        let bound = self.kernel.bound().unwrap_or(usize::MAX).max(1);
+    fn read_mapping_limit(&self) -> usize {
+        let bound = self.kernel.mapping_limit().unwrap_or(usize::MAX).max(1);
         self.bound.store(bound, Ordering::Relaxed);
         bound
     }
@@ -507,9 +507,9 @@ impl<K: Kernel> Shim<K> {
     /// What the program touches by itself is not seen, so what was read is used for a part of the distance to the bound
     /// only. Nor does a range of more than that part stay that is to be zeroed in place: near the bound the few that are
     /// large go, and the many that are small stay. A shootdown costs much the same for either.
-    pub(crate) fn take_room(&self, more: usize) -> Option<Room> {
-        let room = self.room(more);
-        if let Some(Room::Enough) = room {
+    pub(crate) fn take_room(&self, more: usize) -> Option<ResidentRoom> {
+        let room = self.room_for(more);
+        if let Some(ResidentRoom::Enough) = room {
             // Two threads may take the same: it is an estimate.
             let slack = self.slack.load(Ordering::Relaxed);
             self.slack
@@ -519,46 +519,49 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// The same, and takes none.
-    pub(crate) fn room(&self, more: usize) -> Option<Room> {
+    pub(crate) fn room_for(&self, more: usize) -> Option<ResidentRoom> {
         let bound = self.settings().resident;
         if bound == 0 {
             return None;
         }
         if self.short.load(Ordering::Relaxed) {
-            return Some(Room::Over(0));
+            return Some(ResidentRoom::Over(0));
         }
         if self.slack.load(Ordering::Relaxed) >= more {
-            return Some(Room::Enough);
+            return Some(ResidentRoom::Enough);
         }
-        let there = self.kernel.resident()?;
+        let there = self.kernel.resident_bytes()?;
         let left = bound.saturating_sub(there);
-        let part = left / OF_ROOM_LEFT;
+        let part = left / ROOM_LEFT_PART;
         self.slack.store(part, Ordering::Relaxed);
         Some(match left {
-            0 => Room::Over(there - bound),
-            _ if more > part => Room::Little,
-            _ => Room::Enough,
+            0 => ResidentRoom::Over(there - bound),
+            _ if more > part => ResidentRoom::Little,
+            _ => ResidentRoom::Enough,
         })
     }
 
     /// How much may be kept if `more` are to be.
-    pub(crate) fn allowance(&self, more: usize) -> Allowance {
-        let budget = self.budget();
+    pub(crate) fn allowance_for(&self, more: usize) -> Allowance {
+        let budget = self.kept_budget();
         if budget == 0 {
-            return Allowance::NOTHING;
+            return Allowance::KEEP_NOTHING;
         }
         let may = match self.take_room(more) {
             // What another thread gives back is not gone from memory yet, and would be given back twice.
-            Some(Room::Over(over)) if !self.leavers.are_there() => {
+            Some(ResidentRoom::Over(over)) if !self.leavers.are_there() => {
                 let kept = self.counters.dirty_bytes.get() as usize;
-                Allowance::over(over, kept, more, self.settings().resident).within(budget, more)
+                Allowance::when_over(over, kept, more, self.settings().resident)
+                    .limited_to(budget, more)
             }
             // With little room left, too: what is too much is trimmed here.
-            Some(Room::Enough | Room::Little | Room::Over(_)) => Allowance::of(budget),
+            Some(ResidentRoom::Enough | ResidentRoom::Little | ResidentRoom::Over(_)) => {
+                Allowance::of_budget(budget)
+            }
             // There is no such bound, or it can't be told just now.
-            None => Allowance::of(budget.min(MOST_KEPT)),
+            None => Allowance::of_budget(budget.min(MAX_KEPT_BYTES)),
         };
-        may.and_meanwhile(budget)
+        may.with_meanwhile(budget)
     }
 
     /// Whether what need not be done is to be left, as too many threads are at the lock. Then it looks as well: who is turned away
@@ -566,16 +569,16 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn is_crowded(&self) -> bool {
         let crowded = self.crowd.is_there(self.calls.load(Ordering::Relaxed));
         if crowded {
-            self.look();
+            self.look_now_and_then();
         }
         crowded
     }
 
     /// This is the child of a fork(2), which has one thread.
     pub(crate) fn forget_others(&self) {
-        self.others.are_gone();
-        self.crowd.is_gone();
-        let _ = self.lock.used();
+        self.others.reset_in_child();
+        self.crowd.reset_in_child();
+        let _ = self.lock.take_use_counts();
     }
 
     /// Whether nothing of the library's is in a range, without the lock: nothing is kept or being given back or unmapped anywhere,
@@ -593,23 +596,23 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Whether giving back memory interrupts somebody.
-    pub(crate) fn interrupts(&self) -> bool {
-        self.others.work() || self.settings().lifetimes == 0
+    pub(crate) fn would_interrupt(&self) -> bool {
+        self.others.are_working() || self.settings().lifetimes == 0
     }
 
-    /// [`Shim::look`] for a call that is about so many bytes. Calls about many are few, and what they keep matters more: each of
+    /// [`Shim::look_now_and_then`] for a call that is about so many bytes. Calls about many are few, and what they keep matters more: each of
     /// them looks at the clock, and not only every 64th.
-    pub(crate) fn look_for(&self, bytes: usize) {
+    pub(crate) fn look_for_bytes(&self, bytes: usize) {
         const LARGE: usize = 1 << 20;
-        self.look();
+        self.look_now_and_then();
         if bytes >= LARGE && !self.is_retired() && !self.lock.is_forking() {
-            self.look_again();
+            self.look_unless_recent();
         }
     }
 
     /// Looks at memory pressure and at other threads now and then, from calls that would keep something, or leave something to the
     /// kernel for time's sake.
-    pub(crate) fn look(&self) {
+    pub(crate) fn look_now_and_then(&self) {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         // While another thread forks nothing can be told of memory.
         if !calls.is_multiple_of(LOOK_EVERY_CALLS) || self.lock.is_forking() {
@@ -618,23 +621,24 @@ impl<K: Kernel> Shim<K> {
         if self.is_retired() {
             if self.counters.dirty_bytes.get() > 0 {
                 // The lock was not to be had when it was to go, or the kernel refused to unmap it.
-                self.drain();
+                self.unmap_all_kept();
             }
             return;
         }
-        self.others.see(self.kernel.thread());
+        self.others.note_caller(self.kernel.thread_id());
         // At 0 everything is done, whatever it costs.
         if self.settings().lifetimes > 0 {
-            self.crowd.looked(calls, LOOK_EVERY_CALLS, self.lock.used());
+            self.crowd
+                .note_lock_use(calls, LOOK_EVERY_CALLS, self.lock.take_use_counts());
         }
-        self.look_again();
+        self.look_unless_recent();
     }
 
     /// Looks, unless the last look was just now.
-    pub(crate) fn look_again(&self) {
-        let now = self.kernel.now();
+    pub(crate) fn look_unless_recent(&self) {
+        let now = self.kernel.now_ns();
         let last = self.looked.load(Ordering::Relaxed);
-        // Where it seems to go back, another clock was asked: see `Kernel::now` of Linux.
+        // Where it seems to go back, another clock was asked: see `Threads::now_ns` of Linux.
         if now
             .checked_sub(last)
             .is_some_and(|gone| gone < LOOK_EVERY_NS)
@@ -650,15 +654,15 @@ impl<K: Kernel> Shim<K> {
         if self.kernel.is_filtered() {
             if self.counters.dirty_bytes.get() > 0 {
                 // It came unseen. What is kept can't be told from what the program may have mapped over it, and stays.
-                self.retire();
+                self.stop_keeping();
             }
             return;
         }
-        self.look_at_bound();
-        self.others.look(&self.kernel);
-        self.crowd.ends(now);
+        self.read_mapping_limit();
+        self.others.sample_cpu_time(&self.kernel);
+        self.crowd.end_old_pause(now);
         // Where another thread is at it, what was last seen holds.
-        if let Some(pressure) = self.kernel.pressure() {
+        if let Some(pressure) = self.kernel.memory_pressure() {
             let short = match pressure {
                 Pressure::Some => true,
                 Pressure::None(free) => {
@@ -668,11 +672,11 @@ impl<K: Kernel> Shim<K> {
             };
             let was = self.short.swap(short, Ordering::Relaxed);
             if short && !was {
-                self.counters.pressure.one();
+                self.counters.pressure.count_one();
                 self.trim_to(0);
             }
         }
-        let (kept, budget) = (self.counters.dirty_bytes.get() as usize, self.budget());
+        let (kept, budget) = (self.counters.dirty_bytes.get() as usize, self.kept_budget());
         if kept > budget {
             self.trim_to(budget);
         }
@@ -696,7 +700,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps what is kept, and keeps nothing from now on. What the program maps at a certain address is
     /// still looked after until everything is gone.
-    pub fn retire(&self) {
+    pub fn stop_keeping(&self) {
         self.retired.store(true, Ordering::SeqCst);
         if self.is_off() {
             // What is kept stays: the program may have mapped over it, and nobody took note.
@@ -709,6 +713,6 @@ impl<K: Kernel> Shim<K> {
         }
         let _ = self.locked(|table| table.forget(Range::ALL, false));
         // Whoever begins to give back from now on gives back all.
-        self.drain();
+        self.unmap_all_kept();
     }
 }

@@ -36,7 +36,7 @@ impl<T> Guarded<T> {
 }
 
 /// Nothing to do for a moment.
-pub(crate) fn pause() {
+pub(crate) fn spin_pause() {
     #[cfg(not(loom))]
     core::hint::spin_loop();
     #[cfg(loom)]

@@ -3,30 +3,30 @@
 //! Under the lock; no system call is made here.
 
 use crate::anchors::Anchors;
-use crate::going::{Going, Place};
-use crate::habit::{self, CLASSES, Habit, class};
-use crate::keep::{BLOCKS, Keep};
-use crate::nodes::{Id, Node, Nodes};
+use crate::habit::{self, Habit, SIZE_CLASSES, size_class};
+use crate::in_flight::{InFlight, UnmappingSlot};
+use crate::nodes::{Node, NodeId, Nodes};
 use crate::region::{Kind, Region, State};
+use crate::retained::{BLOCK_PLACES, RetainedBlocks};
 use crate::shelf::Shelf;
 use crate::{PAGE, Range};
 
 /// A huge page's size.
-const HUGE: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 pub(crate) struct Table {
     pub(crate) nodes: Nodes,
     pub(crate) dirty: Shelf,
     pub(crate) fresh: Shelf,
-    pub(crate) keep: Keep,
-    pub(crate) going: Going,
+    pub(crate) keep: RetainedBlocks,
+    pub(crate) going: InFlight,
     /// Bytes that leave: in memory still, as far as anybody knows.
     pub(crate) leaving: usize,
     /// How mappings of each size were used, and ranges that were given back by MADV_DONTNEED.
-    mapped: [Habit; CLASSES],
-    given_back: [Habit; CLASSES],
+    mapped: [Habit; SIZE_CLASSES],
+    given_back: [Habit; SIZE_CLASSES],
     /// Of what MADV_FREE frees: whether enough of it was in memory that to drop it pays.
-    freed: [Habit; CLASSES],
+    freed: [Habit; SIZE_CLASSES],
     /// Looks for pinned pages that have begun. What is kept takes the number of the next one.
     pin_looks: u32,
     /// The fewest bytes that were kept since [`Table::take_spare`].
@@ -36,7 +36,7 @@ pub(crate) struct Table {
 
 /// Of whose lifetimes a habit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum HabitOf {
     /// A mapping, from mmap(2) to munmap(2).
     Mappings,
     /// A range, from one MADV_DONTNEED to the next.
@@ -55,43 +55,46 @@ pub(crate) struct Forgotten {
 }
 
 impl Table {
-    pub(crate) fn new(places: &'static mut [Node], blocks: &'static mut [usize; BLOCKS]) -> Self {
+    pub(crate) fn new(
+        places: &'static mut [Node],
+        blocks: &'static mut [usize; BLOCK_PLACES],
+    ) -> Self {
         Table {
             nodes: Nodes::new(places),
             dirty: Shelf::EMPTY,
             fresh: Shelf::EMPTY,
-            keep: Keep::new(blocks),
-            going: Going::NONE,
+            keep: RetainedBlocks::new(blocks),
+            going: InFlight::EMPTY,
             leaving: 0,
-            mapped: [Habit::NEW; CLASSES],
-            given_back: [Habit::NEW; CLASSES],
-            freed: [Habit::NEW; CLASSES],
+            mapped: [Habit::UNKNOWN; SIZE_CLASSES],
+            given_back: [Habit::UNKNOWN; SIZE_CLASSES],
+            freed: [Habit::UNKNOWN; SIZE_CLASSES],
             pin_looks: 0,
             fewest_kept: 0,
-            anchors: Anchors::NONE,
+            anchors: Anchors::EMPTY,
         }
     }
 
     /// Whether memory of this length is expected to be used by its next owner.
-    pub(crate) fn is_trusted(&self, of: Of, len: usize, lifetimes: usize) -> bool {
+    pub(crate) fn is_trusted(&self, of: HabitOf, len: usize, lifetimes: usize) -> bool {
         let habits = match of {
-            Of::Mappings => &self.mapped,
-            Of::GivenBack => &self.given_back,
+            HabitOf::Mappings => &self.mapped,
+            HabitOf::GivenBack => &self.given_back,
         };
-        habit::is_trusted(habits, class(len), lifetimes)
+        habit::is_trusted(habits, size_class(len), lifetimes)
     }
 
-    pub(crate) fn habit(&mut self, of: Of, len: usize) -> &mut Habit {
+    pub(crate) fn habit_of(&mut self, of: HabitOf, len: usize) -> &mut Habit {
         let habits = match of {
-            Of::Mappings => &mut self.mapped,
-            Of::GivenBack => &mut self.given_back,
+            HabitOf::Mappings => &mut self.mapped,
+            HabitOf::GivenBack => &mut self.given_back,
         };
-        &mut habits[class(len)]
+        &mut habits[size_class(len)]
     }
 
     /// Of what MADV_FREE frees.
     pub(crate) fn freed_habit(&mut self, len: usize) -> &mut Habit {
-        &mut self.freed[class(len)]
+        &mut self.freed[size_class(len)]
     }
 
     /// Bytes kept, whether they may serve yet or not.
@@ -117,7 +120,7 @@ impl Table {
     }
 
     /// Takes a region from its shelf, if it is on one.
-    fn lift(&mut self, id: Id) {
+    fn take_from_shelf(&mut self, id: NodeId) {
         match self.nodes.get(id).state {
             State::Dirty => self.dirty.remove(&mut self.nodes, id),
             State::Fresh => self.fresh.remove(&mut self.nodes, id),
@@ -126,7 +129,7 @@ impl Table {
     }
 
     /// Puts it on the shelf of its state, if there is one.
-    fn lay(&mut self, id: Id) {
+    fn put_on_shelf(&mut self, id: NodeId) {
         match self.nodes.get(id).state {
             State::Dirty => self.dirty.add(&mut self.nodes, id),
             State::Fresh => self.fresh.add(&mut self.nodes, id),
@@ -136,18 +139,18 @@ impl Table {
 
     /// Makes of a region what lies in `range`, off its shelf, and of the rest on either side regions of
     /// their own. There must be room for two more; without, the rests are forgotten, and true says so.
-    fn carve(&mut self, id: Id, range: Range) -> (Id, bool) {
-        self.lift(id);
+    fn split_out(&mut self, id: NodeId, range: Range) -> (NodeId, bool) {
+        self.take_from_shelf(id);
         let whole = *self.nodes.get(id);
-        let part = whole.range.and(range).unwrap_or(whole.range);
-        let id = self.nodes.cut(id, part);
+        let part = whole.range.intersection(range).unwrap_or(whole.range);
+        let id = self.nodes.cut_to_part(id, part);
         let mut lost = false;
         let rests = [(whole.range.start, part.start), (part.end, whole.range.end)];
         for (start, end) in rests {
             if start < end {
                 let range = Range { start, end };
                 match self.nodes.insert(Region { range, ..whole }) {
-                    Some(rest) => self.lay(rest),
+                    Some(rest) => self.put_on_shelf(rest),
                     None => lost = true,
                 }
             }
@@ -156,7 +159,7 @@ impl Table {
     }
 
     /// The first region in `range` whose state is wanted.
-    fn first_of(&self, range: Range, wanted: impl Fn(State) -> bool) -> Option<Id> {
+    fn first_in_state(&self, range: Range, wanted: impl Fn(State) -> bool) -> Option<NodeId> {
         let mut at = self.nodes.first_in(range);
         while let Some(id) = at {
             let region = self.nodes.get(id);
@@ -176,25 +179,26 @@ impl Table {
     }
 
     /// The first region in `range` that is kept for later or leaving.
-    pub(crate) fn kept_in(&self, range: Range) -> Option<Id> {
-        self.first_of(range, |state| state != State::Live)
+    pub(crate) fn kept_in(&self, range: Range) -> Option<NodeId> {
+        self.first_in_state(range, |state| state != State::Live)
     }
 
     /// Whether anything in `range` is known as the program's.
     pub(crate) fn has_live(&self, range: Range) -> bool {
-        self.first_of(range, |state| state == State::Live).is_some()
+        self.first_in_state(range, |state| state == State::Live)
+            .is_some()
     }
 
     /// The last range in `range` that is not the program's: kept for later, leaving, or being unmapped by a thread that
     /// will not look again before it does.
     pub(crate) fn last_not_own(&self, range: Range) -> Option<Range> {
-        let both = [self.last_kept_in(range), self.going.last_in(range)];
+        let both = [self.last_kept_in(range), self.going.last_range_in(range)];
         both.into_iter().flatten().max_by_key(|part| part.start)
     }
 
     fn last_kept_in(&self, range: Range) -> Option<Range> {
         let mut to = range.end;
-        while let Some(id) = self.nodes.before(to) {
+        while let Some(id) = self.nodes.last_starting_before(to) {
             let region = self.nodes.get(id);
             if region.range.end <= range.start {
                 return None;
@@ -252,15 +256,15 @@ impl Table {
                 }
                 State::Dirty | State::Fresh | State::Anchor if !kept => done.others_stay = true,
                 // Most regions are the program's and lie in the range as a whole: then it is on no shelf, and no part of it stays.
-                State::Live if region.range.and(range) == Some(region.range) => {
+                State::Live if region.range.intersection(range) == Some(region.range) => {
                     self.nodes.remove(id);
                     done.mapped += region.range.len();
                     done.was_plain |= region.kind.may_be_kept();
                 }
                 State::Live | State::Dirty | State::Fresh | State::Anchor => {
-                    let (part, _) = self.carve(id, range);
+                    let (part, _) = self.split_out(id, range);
                     done.mapped += self.nodes.get(part).range.len();
-                    self.remove(part);
+                    self.forget_region(part);
                     done.was_plain |= region.kind.may_be_kept();
                 }
             }
@@ -273,7 +277,7 @@ impl Table {
     }
 
     /// Takes one from the table that is on no shelf.
-    fn remove(&mut self, id: Id) {
+    fn forget_region(&mut self, id: NodeId) {
         let region = self.nodes.get(id);
         if region.state == State::Anchor {
             self.anchors.remove(region.range.start);
@@ -283,20 +287,20 @@ impl Table {
 
     /// The kernel has just mapped it anew: whatever was known of it is not so any more. True if something there is
     /// leaving: that is mapped until it has left, unless somebody has unmapped it past us.
-    pub(crate) fn is_new(&mut self, range: Range) -> bool {
-        self.going.given_out(range);
+    pub(crate) fn note_mapped_anew(&mut self, range: Range) -> bool {
+        self.going.note_given_out(range);
         self.forget(range, true).others_stay
     }
 
     /// Notes a new mapping of the program's. Without room it stays unknown, which is safe.
-    pub(crate) fn note(&mut self, range: Range, kind: Kind) {
-        if self.is_new(range) {
+    pub(crate) fn note_live(&mut self, range: Range, kind: Kind) {
+        if self.note_mapped_anew(range) {
             return;
         }
         let _ = self.nodes.insert(Region {
             range,
             kind,
-            ..Region::NEW
+            ..Region::UNKNOWN_LIVE
         });
     }
 
@@ -306,10 +310,11 @@ impl Table {
             range: page,
             kind,
             state: State::Anchor,
-            ..Region::NEW
+            ..Region::UNKNOWN_LIVE
         };
-        let there =
-            !self.is_new(page) && !self.anchors.are_full() && self.nodes.insert(anchor).is_some();
+        let there = !self.note_mapped_anew(page)
+            && !self.anchors.are_full()
+            && self.nodes.insert(anchor).is_some();
         if there {
             self.anchors.add(page.start);
         }
@@ -327,16 +332,20 @@ impl Table {
     }
 
     /// Has anchors leave that have nothing beside them, so many at most. Each has the library's word in it, as what is kept has.
-    pub(crate) fn leave_lone_anchors(&mut self, most: usize, mut each: impl FnMut(Id, &Region)) {
+    pub(crate) fn leave_lone_anchors(
+        &mut self,
+        most: usize,
+        mut each: impl FnMut(NodeId, &Region),
+    ) {
         let (mut n, mut left) = (0, most);
         while left > 0
-            && let Some(start) = self.anchors.all().get(n).copied()
+            && let Some(start) = self.anchors.all_starts().get(n).copied()
         {
             match self.anchor_at(start) {
                 Some(id) if self.is_lone(start) => {
                     // The last one takes its place.
                     self.anchors.remove(start);
-                    each(id, &self.leave(id));
+                    each(id, &self.start_leaving(id));
                     left -= 1;
                 }
                 _ => n += 1,
@@ -344,7 +353,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn anchor_at(&self, start: usize) -> Option<Id> {
+    pub(crate) fn anchor_at(&self, start: usize) -> Option<NodeId> {
         let id = self.nodes.first_in(Range {
             start,
             end: start.checked_add(PAGE)?,
@@ -353,7 +362,7 @@ impl Table {
     }
 
     /// The program's mappings in `range` are of another kind now. Without room they are forgotten, which is safe.
-    pub(crate) fn change(&mut self, range: Range, how: impl Fn(&mut Kind)) {
+    pub(crate) fn change_kinds(&mut self, range: Range, how: impl Fn(&mut Kind)) {
         // Two for the ends; those between them are there already.
         if !self.nodes.has_room(2) {
             self.forget(range, false);
@@ -368,7 +377,7 @@ impl Table {
             let mut kind = region.kind;
             how(&mut kind);
             if region.state == State::Live && region.kind != kind {
-                let (part, _) = self.carve(id, range);
+                let (part, _) = self.split_out(id, range);
                 self.nodes.get_mut(part).kind = kind;
             }
             from = region.range.end;
@@ -388,20 +397,20 @@ impl Table {
             state: State::Fresh,
             fingerprint,
             kept_before_look: self.pin_looks + 1,
-            ..Region::NEW
+            ..Region::UNKNOWN_LIVE
         };
         if let Some(id) = self.nodes.insert(kept) {
-            self.lay(id);
+            self.put_on_shelf(id);
         }
     }
 
     /// One that was kept before the look of this number, which has found no pinned pages: it leaves, to be marked.
-    pub(crate) fn next_to_mark(&mut self, look: u32) -> Option<(Id, Region)> {
-        let id = self.fresh.oldest()?;
+    pub(crate) fn next_to_mark(&mut self, look: u32) -> Option<(NodeId, Region)> {
+        let id = self.fresh.oldest_kept()?;
         if self.nodes.get(id).kept_before_look > look {
             return None;
         }
-        self.leave(id);
+        self.start_leaving(id);
         Some((id, *self.nodes.get(id)))
     }
 
@@ -411,19 +420,19 @@ impl Table {
             let region = self.nodes.get_mut(id);
             // Each page was written, and what is written the kernel does not take.
             (region.fingerprint, region.offered) = (0, false);
-            self.has_left(id, State::Dirty);
+            self.finish_leaving(id, State::Dirty);
         }
     }
 
     /// What left to be marked is not, and kept as before.
     pub(crate) fn is_not_marked(&mut self, range: Range) {
         if let Some(id) = self.leaving_at(range) {
-            self.has_left(id, State::Dirty);
+            self.finish_leaving(id, State::Dirty);
         }
     }
 
     /// The region that is all of a range and leaves. In a child of fork(2) it may be kept again by then.
-    fn leaving_at(&self, range: Range) -> Option<Id> {
+    fn leaving_at(&self, range: Range) -> Option<NodeId> {
         let id = self.nodes.first_in(range)?;
         let region = self.nodes.get(id);
         let leaves = matches!(region.state, State::Leaving | State::Lost);
@@ -438,10 +447,10 @@ impl Table {
         kind: Kind,
         offered: bool,
         all_forgotten: bool,
-    ) -> Option<Id> {
+    ) -> Option<NodeId> {
         if let Some(id) = self.nodes.first_in(range) {
             let region = self.nodes.get(id);
-            if region.range != range || region.state != State::Live || !region.served {
+            if region.range != range || region.state != State::Live || !region.was_served {
                 return None;
             }
             self.nodes.remove(id);
@@ -453,21 +462,21 @@ impl Table {
             kind,
             state: State::Dirty,
             offered,
-            ..Region::NEW
+            ..Region::UNKNOWN_LIVE
         })?;
-        self.lay(id);
+        self.put_on_shelf(id);
         Some(id)
     }
 
     /// Puts one that is on no shelf on that of its state, together with its neighbours of the same
     /// mapping.
-    pub(crate) fn shelve(&mut self, id: Id) {
+    pub(crate) fn shelve(&mut self, id: NodeId) {
         let mut id = id;
         let region = *self.nodes.get(id);
-        if let Some(before) = self.nodes.before(region.range.start)
+        if let Some(before) = self.nodes.last_starting_before(region.range.start)
             && self.nodes.get(before).goes_on_in(&region)
         {
-            self.lift(before);
+            self.take_from_shelf(before);
             self.nodes.remove(id);
             let both = self.nodes.get_mut(before);
             both.range.end = region.range.end;
@@ -475,22 +484,22 @@ impl Table {
             id = before;
         }
         let region = *self.nodes.get(id);
-        if let Some(after) = self.nodes.from(region.range.end)
+        if let Some(after) = self.nodes.first_ending_after(region.range.end)
             && region.goes_on_in(self.nodes.get(after))
         {
-            self.lift(after);
+            self.take_from_shelf(after);
             let next = *self.nodes.get(after);
             self.nodes.remove(after);
             let both = self.nodes.get_mut(id);
             both.range.end = next.range.end;
             both.kept_before_look = both.kept_before_look.max(next.kept_before_look);
         }
-        self.lay(id);
+        self.put_on_shelf(id);
     }
 
     /// Something kept that can be `len` bytes of this kind, as the program's own from now on, and whether it was offered to the
     /// kernel. Where `at` is not 0, only what is kept just there, or else anything at a multiple of `hint`, if that is not 0.
-    pub(crate) fn serve(
+    pub(crate) fn serve_kept(
         &mut self,
         len: usize,
         kind: Kind,
@@ -503,18 +512,18 @@ impl Table {
         let fits = |region: &Region| region.kind == kind;
         let dirty = &self.dirty;
         let found = match (at, hint) {
-            (0, _) => self.aligned(dirty, len, PAGE, fits),
-            (_, 0) => self.just_at(len, at, fits),
+            (0, _) => self.find_aligned(dirty, len, PAGE, fits),
+            (_, 0) => self.kept_just_at(len, at, fits),
             _ => self
-                .just_at(len, at, fits)
-                .or_else(|| self.aligned(dirty, len, hint, fits)),
+                .kept_just_at(len, at, fits)
+                .or_else(|| self.find_aligned(dirty, len, hint, fits)),
         };
         let (id, range) = found?;
-        let (part, _) = self.carve(id, range);
+        let (part, _) = self.split_out(id, range);
         let region = self.nodes.get_mut(part);
         let offered = core::mem::take(&mut region.offered);
         region.state = State::Live;
-        region.served = true;
+        region.was_served = true;
         self.fewest_kept = self.fewest_kept.min(self.kept_bytes());
         Some((range, offered))
     }
@@ -529,31 +538,32 @@ impl Table {
         there.is_some_and(|id| self.nodes.get(id).state == State::Fresh)
     }
 
-    fn aligned(
+    fn find_aligned(
         &self,
         shelf: &Shelf,
         len: usize,
         align: usize,
         may: impl Fn(&Region) -> bool,
-    ) -> Option<(Id, Range)> {
-        let id = shelf.find(&self.nodes, len, align, may)?;
-        Some((id, self.nodes.get(id).range.aligned(len, align)?))
+    ) -> Option<(NodeId, Range)> {
+        let id = shelf.find_fitting(&self.nodes, len, align, may)?;
+        Some((id, self.nodes.get(id).range.first_aligned(len, align)?))
     }
 
-    fn just_at(
+    fn kept_just_at(
         &self,
         len: usize,
         start: usize,
         may: impl Fn(&Region) -> bool,
-    ) -> Option<(Id, Range)> {
+    ) -> Option<(NodeId, Range)> {
         let range = Range {
             start,
             end: start + len,
         };
         let id = self.nodes.first_in(range)?;
         let region = self.nodes.get(id);
-        let fits =
-            region.state == State::Dirty && region.range.and(range) == Some(range) && may(region);
+        let fits = region.state == State::Dirty
+            && region.range.intersection(range) == Some(range)
+            && may(region);
         fits.then_some((id, range))
     }
 
@@ -561,18 +571,23 @@ impl Table {
     /// old as it is. All of it where the rest would be less than a quarter: a small one serves few mappings.
     /// Huge pages are not cut: the memory of one that is cut stays until the kernel has split it
     /// (Documentation/mm/transhuge.rst, "Partial unmap").
-    pub(crate) fn cut_to(&mut self, id: Id, wanted: usize) -> Id {
+    pub(crate) fn cut_to(&mut self, id: NodeId, wanted: usize) -> NodeId {
         let whole = *self.nodes.get(id);
         let range = whole.range;
         if wanted > range.len() / 4 * 3 || !self.nodes.has_room(1) || whole.fingerprint != 0 {
             return id;
         }
-        let size = if range.len() >= 4 * HUGE { HUGE } else { PAGE };
+        let size = if range.len() >= 4 * HUGE_PAGE_BYTES {
+            HUGE_PAGE_BYTES
+        } else {
+            PAGE
+        };
         let start = (range.end - wanted) & !(size - 1);
         if start <= range.start {
             return id;
         }
-        self.dirty.shorten(&mut self.nodes, id, start - range.start);
+        self.dirty
+            .shorten_to(&mut self.nodes, id, start - range.start);
         let end = Region {
             range: Range {
                 start,
@@ -583,7 +598,7 @@ impl Table {
         // There was room for one.
         match self.nodes.insert(end) {
             Some(end) => {
-                self.lay(end);
+                self.put_on_shelf(end);
                 end
             }
             None => id,
@@ -591,8 +606,8 @@ impl Table {
     }
 
     /// Takes a kept region off its shelf: it leaves.
-    pub(crate) fn leave(&mut self, id: Id) -> Region {
-        self.lift(id);
+    pub(crate) fn start_leaving(&mut self, id: NodeId) -> Region {
+        self.take_from_shelf(id);
         let region = self.nodes.get_mut(id);
         region.state = State::Leaving;
         let region = *region;
@@ -601,7 +616,7 @@ impl Table {
     }
 
     /// It has left: it is kept in this state.
-    pub(crate) fn has_left(&mut self, id: Id, state: State) {
+    pub(crate) fn finish_leaving(&mut self, id: NodeId, state: State) {
         let region = self.nodes.get_mut(id);
         let was = region.state;
         region.state = match state {
@@ -610,34 +625,39 @@ impl Table {
         };
         self.leaving -= region.range.len();
         if was == State::Lost {
-            self.remove(id);
+            self.forget_region(id);
         } else {
             self.shelve(id);
         }
     }
 
     /// One that leaves is somebody else's: nothing is known of it.
-    pub(crate) fn is_lost(&mut self, id: Id) {
+    pub(crate) fn finish_as_lost(&mut self, id: NodeId) {
         self.nodes.get_mut(id).state = State::Lost;
-        self.has_left(id, State::Dirty);
+        self.finish_leaving(id, State::Dirty);
     }
 
     /// Whoever let regions leave is gone (fork(2)): they are kept.
-    pub(crate) fn stay(&mut self) {
+    pub(crate) fn keep_all_leaving(&mut self) {
         let mut from = 0;
-        while let Some(id) = self.nodes.from(from) {
+        while let Some(id) = self.nodes.first_ending_after(from) {
             let region = *self.nodes.get(id);
             from = region.range.end;
             if matches!(region.state, State::Leaving | State::Lost) {
-                self.has_left(id, State::Dirty);
+                self.finish_leaving(id, State::Dirty);
             }
         }
     }
 
     /// Takes the part of a kept region that lies in `range` from the table, for this thread to unmap.
     /// None if too many threads are at that.
-    pub(crate) fn go(&mut self, id: Id, range: Range, thread: usize) -> Option<(Place, Range)> {
-        let place = self.going.free()?;
+    pub(crate) fn start_unmapping(
+        &mut self,
+        id: NodeId,
+        range: Range,
+        thread: usize,
+    ) -> Option<(UnmappingSlot, Range)> {
+        let place = self.going.free_slot()?;
         // Without room for the rests they would be lost: all of it goes then. And of what is not marked yet the rests could
         // not be told from what is somebody else's.
         let part = if self.nodes.has_room(2) && self.nodes.get(id).fingerprint == 0 {
@@ -645,30 +665,34 @@ impl Table {
         } else {
             self.nodes.get(id).range
         };
-        let (part, _) = self.carve(id, part);
+        let (part, _) = self.split_out(id, part);
         let region = *self.nodes.get(part);
-        self.remove(part);
+        self.forget_region(part);
         self.going.put(place, region, thread);
         Some((place, region.range))
     }
 
     /// Takes what leaves, and was given back, from the table, for this thread to unmap. None if too many threads are at
     /// that, and where something was mapped over it meanwhile.
-    pub(crate) fn go_clean(&mut self, id: Id, thread: usize) -> Option<(Place, Range)> {
+    pub(crate) fn start_unmapping_given_back(
+        &mut self,
+        id: NodeId,
+        thread: usize,
+    ) -> Option<(UnmappingSlot, Range)> {
         let region = *self.nodes.get(id);
-        let place = self.going.free()?;
+        let place = self.going.free_slot()?;
         if region.state != State::Leaving {
             return None;
         }
         self.leaving -= region.range.len();
-        self.remove(id);
+        self.forget_region(id);
         self.going.put(place, region, thread);
         Some((place, region.range))
     }
 
     /// It is unmapped, or it could not be: then it is kept as before, but what leaves has no memory any more, and stays
     /// mapped. How many bytes of that.
-    pub(crate) fn gone(&mut self, place: Place, unmapped: bool) -> usize {
+    pub(crate) fn finish_unmapping(&mut self, place: UnmappingSlot, unmapped: bool) -> usize {
         let region = self.going.take(place).filter(|_| !unmapped);
         match region {
             Some(region) if region.state == State::Leaving => return region.range.len(),
@@ -689,13 +713,13 @@ impl Table {
     /// The other threads are gone (fork(2)), and have not unmapped what they were about to, or have: it is kept, and whoever comes
     /// to use it looks whether it is there. Each by itself: what lies beside it is there for sure. How many bytes have no memory
     /// any more, and stay mapped.
-    pub(crate) fn only_goes(&mut self, thread: usize) -> usize {
+    pub(crate) fn give_up_other_unmappings(&mut self, thread: usize) -> usize {
         let mut stay = 0;
-        while let Some(place) = self.going.of_another(thread) {
+        while let Some(place) = self.going.slot_of_another(thread) {
             match self.going.take(place) {
                 Some(region) if matches!(region.state, State::Dirty | State::Fresh) => {
                     if let Some(id) = self.nodes.insert(region) {
-                        self.lay(id);
+                        self.put_on_shelf(id);
                     }
                 }
                 // An anchor that is lost is a page.
@@ -715,12 +739,12 @@ mod tests {
     #[test]
     fn who_unmaps_is_gone() {
         let places = Box::leak(vec![Node::EMPTY; 8].into_boxed_slice());
-        let blocks = Box::leak(Box::new([0; BLOCKS]));
+        let blocks = Box::leak(Box::new([0; BLOCK_PLACES]));
         let mut table = Table::new(places, blocks);
         let (mine, other) = (1, 2);
         let kind = Kind {
             prot: 3,
-            ..Region::NEW.kind
+            ..Region::UNKNOWN_LIVE.kind
         };
         let part = |n: usize| Range {
             start: n * 16 * PAGE,
@@ -731,23 +755,23 @@ mod tests {
                 range: part(n),
                 kind,
                 state: State::Dirty,
-                ..Region::NEW
+                ..Region::UNKNOWN_LIVE
             };
             let id = table.nodes.insert(kept).unwrap();
-            table.lay(id);
+            table.put_on_shelf(id);
             let thread = if n == 1 { mine } else { other };
-            (n < 3).then(|| table.go(id, part(n), thread).unwrap().0)
+            (n < 3).then(|| table.start_unmapping(id, part(n), thread).unwrap().0)
         });
         // And one that has no memory any more.
         let id = table.kept_in(part(3)).unwrap();
-        table.leave(id);
-        table.go_clean(id, other).unwrap();
+        table.start_leaving(id);
+        table.start_unmapping_given_back(id, other).unwrap();
         assert_eq!(table.kept_bytes(), 0);
-        assert_eq!(table.only_goes(mine), part(3).len());
+        assert_eq!(table.give_up_other_unmappings(mine), part(3).len());
         assert_eq!(table.kept_bytes(), part(2).len());
         assert!(table.kept_in(part(2)).is_some() && table.kept_in(part(3)).is_none());
-        assert_eq!(table.going.in_range(part(1)), Some(mine));
-        assert_eq!(table.gone(places[0].take().unwrap(), true), 0);
-        assert_eq!(table.only_goes(mine), 0);
+        assert_eq!(table.going.thread_unmapping_in(part(1)), Some(mine));
+        assert_eq!(table.finish_unmapping(places[0].take().unwrap(), true), 0);
+        assert_eq!(table.give_up_other_unmappings(mine), 0);
     }
 }

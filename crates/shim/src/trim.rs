@@ -3,28 +3,28 @@
 //! Regions leave in three steps: taken from their shelf with the lock, given back without it, and unmapped at once: without
 //! memory that takes no shootdown, but where a page table becomes free with it (free_pgtables, mm/memory.c), and without memory
 //! nobody could tell later whose they are. What can't be unmapped then stays
-//! mapped, and is forgotten. Whoever wants to map something there meanwhile waits ([`Shim::evict`]); whoever unmaps a range
+//! mapped, and is forgotten. Whoever wants to map something there meanwhile waits ([`Shim::unmap_kept_in`]); whoever unmaps a range
 //! around them leaves them out.
 
-use crate::going::Place;
+use crate::in_flight::UnmappingSlot;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::MADV_DONTNEED;
-use crate::nodes::{Id, NONE};
-use crate::proof::Whose;
+use crate::nodes::{NO_NODE, NodeId};
+use crate::proof::Ownership;
 use crate::region::{Kind, Region, State};
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
-use crate::waits::Patience;
+use crate::waiting::Patience;
 use crate::{Part, Range};
 
 /// In one call, with one flush. process_madvise(2) takes 1,024 (UIO_MAXIOV); but between the look whether they are ours and
 /// the call a thread may map over one past the library, and would lose that, so few are looked at before it.
-pub(crate) const BATCH: usize = if cfg!(loom) { 4 } else { 64 };
+pub(crate) const BATCH_REGIONS: usize = if cfg!(loom) { 4 } else { 64 };
 /// So often is slept for somebody who forks, until it can be told whose something is: until he has the lock.
-const NOT_TOLD: u32 = 4;
+const UNTOLD_SLEEPS: u32 = 4;
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
-pub(crate) const BATCHES: usize = 256;
+pub(crate) const MAX_BATCHES: usize = 256;
 /// What leaves to be given back or offered, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
     /// The thread that gives back or offers; 0 is none.
@@ -35,23 +35,23 @@ pub(crate) struct Leavers {
 }
 
 pub(crate) struct Batch {
-    ids: [Id; BATCH],
-    ranges: [Part; BATCH],
-    fingerprints: [u64; BATCH],
+    ids: [NodeId; BATCH_REGIONS],
+    ranges: [Part; BATCH_REGIONS],
+    fingerprints: [u64; BATCH_REGIONS],
     count: usize,
     /// From here on they are somebody else's.
     pub(crate) known: usize,
     /// Whether it had been offered to the kernel before.
-    offered: [bool; BATCH],
+    offered: [bool; BATCH_REGIONS],
     /// What was done to the first `done` of them, of which the table is not told yet.
-    deed: Deed,
+    deed: BatchDeed,
     done: usize,
 }
 
 /// What was done to a batch. Nothing is zero: then a batch that is new is all zeros, and no part of the library's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Deed {
+pub(crate) enum BatchDeed {
     Nothing = 0,
     GaveBack,
     Offered,
@@ -59,13 +59,13 @@ pub(crate) enum Deed {
 
 impl Batch {
     pub(crate) const EMPTY: Batch = Batch {
-        ids: [NONE; BATCH],
-        ranges: [Part { start: 0, len: 0 }; BATCH],
-        fingerprints: [0; BATCH],
+        ids: [NO_NODE; BATCH_REGIONS],
+        ranges: [Part { start: 0, len: 0 }; BATCH_REGIONS],
+        fingerprints: [0; BATCH_REGIONS],
         count: 0,
         known: 0,
-        offered: [false; BATCH],
-        deed: Deed::Nothing,
+        offered: [false; BATCH_REGIONS],
+        deed: BatchDeed::Nothing,
         done: 0,
     };
 
@@ -83,12 +83,12 @@ impl Batch {
     }
 
     /// The first so many.
-    pub(crate) fn first(&self, count: usize) -> &[Part] {
+    pub(crate) fn first_parts(&self, count: usize) -> &[Part] {
         &self.ranges[..count]
     }
 
     /// Adds one that leaves; there is room.
-    pub(crate) fn add(&mut self, id: Id, region: &Region) {
+    pub(crate) fn add(&mut self, id: NodeId, region: &Region) {
         self.ids[self.count] = id;
         self.fingerprints[self.count] = region.fingerprint;
         self.ranges[self.count] = region.range.into();
@@ -97,11 +97,11 @@ impl Batch {
     }
 
     /// Notes what was done to the first so many.
-    pub(crate) fn note(&mut self, deed: Deed, done: usize) {
+    pub(crate) fn note_deed(&mut self, deed: BatchDeed, done: usize) {
         (self.deed, self.done) = (deed, done);
     }
 
-    fn swap(&mut self, one: usize, other: usize) {
+    fn swap_entries(&mut self, one: usize, other: usize) {
         self.ids.swap(one, other);
         self.ranges.swap(one, other);
         self.fingerprints.swap(one, other);
@@ -119,16 +119,16 @@ impl Leavers {
     }
 
     /// The thread that is at it; 0 is none.
-    pub(crate) fn who(&self) -> usize {
+    pub(crate) fn thread_at_it(&self) -> usize {
         self.taken.load(Ordering::SeqCst)
     }
 
     pub(crate) fn are_there(&self) -> bool {
-        self.who() != 0
+        self.thread_at_it() != 0
     }
 
     fn are_of(&self, thread: usize) -> bool {
-        self.who() == thread
+        self.thread_at_it() == thread
     }
 
     pub(crate) fn have_untold(&self) -> bool {
@@ -148,11 +148,11 @@ impl Leavers {
 
     /// In the child of fork(2): the thread that was at it is gone, unless it is this one. So is what was not told yet, also where
     /// nobody is at it any more: the table has it back on its shelves.
-    pub(crate) fn abandon(&self, me: usize) {
+    pub(crate) fn abandon_in_child(&self, me: usize) {
         // Where nobody was at it and all is told, nothing is written: the child would copy a page for it.
         if !self.are_of(me) && (self.are_there() || self.have_untold()) {
             // SAFETY: the thread that had it is not in this process.
-            unsafe { self.batch.with(|batch| batch.deed = Deed::Nothing) };
+            unsafe { self.batch.with(|batch| batch.deed = BatchDeed::Nothing) };
             self.untold.store(false, Ordering::Relaxed);
             self.taken.store(0, Ordering::Relaxed);
         }
@@ -160,24 +160,24 @@ impl Leavers {
 }
 
 /// Why something was not unmapped. It is kept as before.
-enum Stays {
+enum StaysMapped {
     Refused(Errno),
     /// It may be somebody else's, and can't be told just now.
     NotTold,
 }
 
 /// What is in the way of a thread that wants certain addresses.
-enum InTheWay {
+enum Obstacle {
     Nothing,
     /// Somebody is at it: this thread, below the signal handler that we are in, or another.
     Leaving(bool),
     /// It is ours to unmap now.
-    Kept(Gone),
+    Kept(TakenToUnmap),
 }
 
 /// What a thread has taken from the table to unmap it.
-struct Gone {
-    place: Place,
+struct TakenToUnmap {
+    place: UnmappingSlot,
     range: Range,
     /// How it is known: 0 is by the library's marks. None where it was given back just now, and looked at before that.
     fingerprint: Option<u64>,
@@ -233,24 +233,24 @@ impl<K: Kernel> Shim<K> {
         if !self.have_left(batch) {
             return;
         }
-        for _ in 0..BATCHES {
+        for _ in 0..MAX_BATCHES {
             if !self.take_oldest(batch, bytes) || batch.is_empty() || self.is_off_now() {
                 break;
             }
-            let ours = self.leave_out_foreign(batch, |_, range, by| self.whose(range, by));
+            let ours = self.leave_out_foreign(batch, |_, range, by| self.ownership_of(range, by));
             if self.is_off_now() {
                 // By a handler that has forked, in its child. They are leaving for good.
                 break;
             }
-            let done = self.give_back(batch.first(ours));
+            let done = self.give_back(batch.first_parts(ours));
             if done == 0 && ours > 1 {
                 self.offers.go_alone();
             }
-            self.counters.trims.one();
+            self.counters.trims.count_one();
             self.counters.trimmed.add(done);
             // What could not be told goes back to its shelf, and would be the oldest again.
             let refused = done < batch.known;
-            batch.note(Deed::GaveBack, done);
+            batch.note_deed(BatchDeed::GaveBack, done);
             self.unmap_given(&mut batch.ids[..done]);
             if !self.have_left(batch) || refused {
                 break;
@@ -263,20 +263,20 @@ impl<K: Kernel> Shim<K> {
     pub(crate) fn leave_out_foreign(
         &self,
         batch: &mut Batch,
-        whose: impl Fn(Id, Range, u64) -> Whose,
+        whose: impl Fn(NodeId, Range, u64) -> Ownership,
     ) -> usize {
         let (mut ours, mut known) = (0, 0);
         for n in 0..batch.count {
             let Part { start, len } = batch.ranges[n];
             let end = start + len;
             let whose = whose(batch.ids[n], Range { start, end }, batch.fingerprints[n]);
-            if whose == Whose::Foreign {
+            if whose == Ownership::Foreign {
                 self.note_foreign(len, batch.offered[n]);
                 continue;
             }
-            batch.swap(n, known);
-            if whose == Whose::Ours {
-                batch.swap(known, ours);
+            batch.swap_entries(n, known);
+            if whose == Ownership::Ours {
+                batch.swap_entries(known, ours);
                 ours += 1;
             }
             known += 1;
@@ -289,29 +289,29 @@ impl<K: Kernel> Shim<K> {
     /// next time, and until then they are leaving.
     pub(crate) fn have_left(&self, batch: &mut Batch) -> bool {
         let (given_back, offered) = match batch.deed {
-            Deed::GaveBack => (batch.done, 0),
-            Deed::Offered => (0, batch.done),
-            Deed::Nothing => return true,
+            BatchDeed::GaveBack => (batch.done, 0),
+            BatchDeed::Offered => (0, batch.done),
+            BatchDeed::Nothing => return true,
         };
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
                 match n {
                     // It is unmapped.
-                    _ if *id == NONE => {}
+                    _ if *id == NO_NODE => {}
                     // Without memory nobody can tell any more whether it is ours: it stays mapped.
                     _ if n < given_back => self.leave_mapped(table, *id),
                     // What was not given back has its memory, and is kept.
                     _ if n < batch.known => {
                         table.nodes.get_mut(*id).offered |= n < offered;
-                        table.has_left(*id, State::Dirty);
+                        table.finish_leaving(*id, State::Dirty);
                     }
-                    _ => table.is_lost(*id),
+                    _ => table.finish_as_lost(*id),
                 }
             }
         });
         let told = matches!(put, Locked::Done(()));
         if told {
-            batch.deed = Deed::Nothing;
+            batch.deed = BatchDeed::Nothing;
         }
         self.leavers.untold.store(!told, Ordering::Relaxed);
         self.somebody_left();
@@ -319,8 +319,8 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Unmaps what was given back just now, as far as the lock is to be had, and takes it out of the list.
-    fn unmap_given(&self, ids: &mut [Id]) {
-        let me = self.kernel.thread();
+    fn unmap_given(&self, ids: &mut [NodeId]) {
+        let me = self.kernel.thread_id();
         for id in ids {
             let taken = self.locked(|table| {
                 let gone = self.go_clean(table, *id, me);
@@ -334,15 +334,15 @@ impl<K: Kernel> Shim<K> {
                 Locked::Done(None) => {}
                 Locked::Mine | Locked::Busy => return,
             }
-            *id = NONE;
+            *id = NO_NODE;
         }
     }
 
     /// Takes from the table what was given back and leaves. None where too many threads unmap, or it was mapped anew.
-    fn go_clean(&self, table: &mut Table, id: Id, me: usize) -> Option<Gone> {
-        let (place, range) = table.go_clean(id, me)?;
+    fn go_clean(&self, table: &mut Table, id: NodeId, me: usize) -> Option<TakenToUnmap> {
+        let (place, range) = table.start_unmapping_given_back(id, me)?;
         self.unmapping[place.index()].store(me, Ordering::SeqCst);
-        Some(Gone {
+        Some(TakenToUnmap {
             place,
             range,
             fingerprint: None,
@@ -351,16 +351,16 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// What was given back and can't be unmapped is known no more.
-    fn leave_mapped(&self, table: &mut Table, id: Id) {
+    fn leave_mapped(&self, table: &mut Table, id: NodeId) {
         let region = table.nodes.get(id);
         if region.state == State::Leaving {
             self.counters.clean_bytes.add(region.range.len());
         }
-        table.is_lost(id);
+        table.finish_as_lost(id);
     }
 
     /// Tells it for whoever finds something leaving that nobody is at.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn settle_untold(&self) {
         if !self.leavers.have_untold() {
             return;
         }
@@ -370,7 +370,7 @@ impl<K: Kernel> Shim<K> {
     /// Does it as the one thread that gives back or offers; not at all where another is at it. Whoever waits for that hears that it
     /// is over, also where nothing has left.
     pub(crate) fn at_leavers<T>(&self, work: impl FnOnce(&mut Batch) -> T) -> Option<T> {
-        let done = self.leavers.if_free(self.kernel.thread(), work);
+        let done = self.leavers.if_free(self.kernel.thread_id(), work);
         if done.is_some() {
             self.somebody_left();
         }
@@ -385,15 +385,15 @@ impl<K: Kernel> Shim<K> {
             let bytes = self.still_kept(bytes);
             // Where the kernel does not take many at once they go one by one.
             if !self.is_one_by_one() {
-                table.leave_lone_anchors(BATCH, |id, anchor| batch.add(id, anchor));
+                table.leave_lone_anchors(BATCH_REGIONS, |id, anchor| batch.add(id, anchor));
             }
-            while batch.len() < BATCH && table.kept_bytes() > bytes {
+            while batch.len() < BATCH_REGIONS && table.kept_bytes() > bytes {
                 // What may serve was kept before what may not yet.
-                let Some(id) = table.dirty.oldest().or(table.fresh.oldest()) else {
+                let Some(id) = table.dirty.oldest_kept().or(table.fresh.oldest_kept()) else {
                     break;
                 };
                 let id = table.cut_to(id, table.kept_bytes() - bytes);
-                batch.add(id, &table.leave(id));
+                batch.add(id, &table.start_leaving(id));
             }
         });
         matches!(done, Locked::Done(()))
@@ -435,7 +435,7 @@ impl<K: Kernel> Shim<K> {
         let mut left = kept.saturating_sub(self.still_kept(bytes));
         let find = |table: &mut Table| {
             let most = table.kept_bytes() > self.still_kept(bytes);
-            let oldest = table.dirty.oldest().or(table.fresh.oldest());
+            let oldest = table.dirty.oldest_kept().or(table.fresh.oldest_kept());
             oldest.filter(|_| most)
         };
         while left > 0
@@ -447,10 +447,10 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps what was kept, offered to the kernel or not, and can't be shown to be plain any more.
     pub(crate) fn hand_over(&self, range: Range, kind: Kind, offered: bool) {
-        let me = self.kernel.thread();
+        let me = self.kernel.thread_id();
         let taken = self.locked(|table| {
             let id = table.keep_again(range, kind, offered, self.is_retired())?;
-            self.go(table, id, range, me)
+            self.take_to_unmap(table, id, range, me)
         });
         match taken {
             // If it is somebody else's, as something was mapped over it past the library, it is left alone.
@@ -464,21 +464,21 @@ impl<K: Kernel> Shim<K> {
 
     /// Unmaps what leaves and is not to be kept after all. None where that can't be: then it is kept as before, unless something
     /// else was mapped there meanwhile.
-    pub(crate) fn unmap_leaving(&self, id: Id, range: Range) -> Option<()> {
-        let me = self.kernel.thread();
+    pub(crate) fn unmap_leaving(&self, id: NodeId, range: Range) -> Option<()> {
+        let me = self.kernel.thread_id();
         let taken = self.locked(|table| {
             let lost = table.nodes.get(id).state == State::Lost;
-            table.has_left(id, State::Dirty);
+            table.finish_leaving(id, State::Dirty);
             // What was lost is in the table no more.
             if lost {
                 return None;
             }
-            self.go(table, id, range, me)
+            self.take_to_unmap(table, id, range, me)
         });
         match taken {
             Locked::Done(gone) => self.unmap_taken(gone?).map(drop),
             Locked::Mine | Locked::Busy => {
-                if !self.tell(&self.unmarked, range) {
+                if !self.defer_to_holder(&self.unmarked, range) {
                     // It would be leaving for ever, and nobody at it.
                     self.turn_off();
                 }
@@ -497,7 +497,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// To so much a trim goes: to nothing, once nothing is to be kept any more. Asked with the lock, which [`Shim::retire`] takes
+    /// To so much a trim goes: to nothing, once nothing is to be kept any more. Asked with the lock, which [`Shim::stop_keeping`] takes
     /// after it has said so: a trim that began before that sees it at its next batch.
     fn still_kept(&self, bytes: usize) -> usize {
         if self.is_retired() { 0 } else { bytes }
@@ -506,7 +506,7 @@ impl<K: Kernel> Shim<K> {
     /// Unmaps an anchor that is like this, if there is one.
     pub(crate) fn unmap_first_anchor(&self, is: impl Fn(&Table, usize) -> bool) -> Option<()> {
         let unmapped = self.unmap_one(|table| {
-            let mut all = table.anchors.all().iter().copied();
+            let mut all = table.anchors.all_starts().iter().copied();
             let start = all.find(|start| is(table, *start))?;
             table.anchor_at(start)
         });
@@ -514,12 +514,12 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Unmaps what is found. How many bytes, or none where nothing is, or it can't be unmapped.
-    fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<Id>) -> Option<usize> {
-        let me = self.kernel.thread();
+    fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<NodeId>) -> Option<usize> {
+        let me = self.kernel.thread_id();
         let taken = self.locked_to_trim(|table| {
             let id = find(table)?;
             let range = table.nodes.get(id).range;
-            self.go(table, id, range, me)
+            self.take_to_unmap(table, id, range, me)
         });
         match taken {
             Locked::Done(gone) => self.unmap_taken(gone?),
@@ -527,19 +527,25 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    fn unmap_taken(&self, gone: Gone) -> Option<usize> {
+    fn unmap_taken(&self, gone: TakenToUnmap) -> Option<usize> {
         let len = gone.range.len();
         self.unmap_going(gone).ok()?;
         (!self.is_off_now()).then_some(len)
     }
 
-    /// Takes it from the table, for this thread to unmap. See [`Table::go`].
-    fn go(&self, table: &mut Table, id: Id, range: Range, me: usize) -> Option<Gone> {
+    /// Takes it from the table, for this thread to unmap. See [`Table::start_unmapping`].
+    fn take_to_unmap(
+        &self,
+        table: &mut Table,
+        id: NodeId,
+        range: Range,
+        me: usize,
+    ) -> Option<TakenToUnmap> {
         let region = table.nodes.get(id);
         let (fingerprint, offered) = (Some(region.fingerprint), region.offered);
-        let (place, range) = table.go(id, range, me)?;
+        let (place, range) = table.start_unmapping(id, range, me)?;
         self.unmapping[place.index()].store(me, Ordering::SeqCst);
-        Some(Gone {
+        Some(TakenToUnmap {
             place,
             range,
             fingerprint,
@@ -548,24 +554,24 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Unmaps what is ours to unmap, unless it is somebody else's meanwhile.
-    fn unmap_going(&self, gone: Gone) -> Result<(), Stays> {
-        let Gone { place, range, .. } = gone;
+    fn unmap_going(&self, gone: TakenToUnmap) -> Result<(), StaysMapped> {
+        let TakenToUnmap { place, range, .. } = gone;
         let whose = match gone.fingerprint {
-            Some(fingerprint) => self.whose(range, fingerprint),
-            None => Whose::Ours,
+            Some(fingerprint) => self.ownership_of(range, fingerprint),
+            None => Ownership::Ours,
         };
         let done = match whose {
-            Whose::Foreign => {
+            Ownership::Foreign => {
                 self.note_foreign(range.len(), gone.offered);
                 Ok(())
             }
             _ if self.is_off_now() => Ok(()),
-            Whose::NotTold => Err(Stays::NotTold),
-            Whose::Ours => {
+            Ownership::NotTold => Err(StaysMapped::NotTold),
+            Ownership::Ours => {
                 // SAFETY: it was ours a moment ago, the program has unmapped it, and nobody who calls the library takes it
                 // now. A thread that maps there in between, by a system call that the library does not see, would lose it.
                 let done = unsafe { self.kernel.munmap(range.start, range.len()) };
-                done.map_err(Stays::Refused)
+                done.map_err(StaysMapped::Refused)
             }
         };
         let told = self.locked(|table| self.tell_gone(table, place, done.is_ok()));
@@ -579,7 +585,7 @@ impl<K: Kernel> Shim<K> {
             over.fetch_or(place.bit(), Ordering::Relaxed);
             self.note_news();
         }
-        let me = self.kernel.thread();
+        let me = self.kernel.thread_id();
         let order = (Ordering::SeqCst, Ordering::SeqCst);
         // Another's where the table was told, and the place taken again meanwhile.
         let _ = self.unmapping[place.index()].compare_exchange(me, 0, order.0, order.1);
@@ -587,18 +593,18 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    fn tell_gone(&self, table: &mut Table, place: Place, unmapped: bool) {
-        let stay = table.gone(place, unmapped);
+    fn tell_gone(&self, table: &mut Table, place: UnmappingSlot, unmapped: bool) {
+        let stay = table.finish_unmapping(place, unmapped);
         self.counters.clean_bytes.add(stay);
     }
 
-    /// What was unmapped, or was not, while a fork(2) had the lock. For [`Shim::finish`], once the table knows what was
+    /// What was unmapped, or was not, while a fork(2) had the lock. For [`Shim::work_and_release`], once the table knows what was
     /// mapped anew meanwhile.
     pub(crate) fn tell_over(&self, table: &mut Table) {
         for (places, unmapped) in [(&self.over, true), (&self.stays, false)] {
             if places.load(Ordering::Relaxed) != 0 {
                 let places = places.swap(0, Ordering::Relaxed);
-                Place::each(places, |place| self.tell_gone(table, place, unmapped));
+                UnmappingSlot::for_each_bit(places, |place| self.tell_gone(table, place, unmapped));
             }
         }
     }
@@ -607,7 +613,7 @@ impl<K: Kernel> Shim<K> {
         self.left.fetch_add(1, Ordering::SeqCst);
         // Whoever comes to wait after this has seen the new number. A program without threads might not make the call.
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.kernel.wake(&self.left);
+            self.kernel.wake_all(&self.left);
         }
     }
 
@@ -616,19 +622,19 @@ impl<K: Kernel> Shim<K> {
         self.leavers.are_of(me) || self.marking.load(Ordering::SeqCst) == me
     }
 
-    fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> InTheWay {
-        if let Some(thread) = table.going.in_range(range) {
-            return InTheWay::Leaving(thread == me);
+    fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> Obstacle {
+        if let Some(thread) = table.going.thread_unmapping_in(range) {
+            return Obstacle::Leaving(thread == me);
         }
         let Some(id) = table.kept_in(range) else {
-            return InTheWay::Nothing;
+            return Obstacle::Nothing;
         };
         if matches!(table.nodes.get(id).state, State::Leaving | State::Lost) {
-            return InTheWay::Leaving(self.is_leaver(me));
+            return Obstacle::Leaving(self.is_leaver(me));
         }
-        match self.go(table, id, range, me) {
-            Some(gone) => InTheWay::Kept(gone),
-            None => InTheWay::Leaving(false),
+        match self.take_to_unmap(table, id, range, me) {
+            Some(gone) => Obstacle::Kept(gone),
+            None => Obstacle::Leaving(false),
         }
     }
 
@@ -640,17 +646,17 @@ impl<K: Kernel> Shim<K> {
     ///
     /// ENOMEM where something there is being given back and does not come to an end: for two seconds by
     /// another thread, or in the thread that this signal handler interrupted.
-    pub(crate) fn evict(&self, range: Range) -> Result<(), Errno> {
+    pub(crate) fn unmap_kept_in(&self, range: Range) -> Result<(), Errno> {
         if self.is_off() {
             return Ok(());
         }
-        let me = self.kernel.thread();
+        let me = self.kernel.thread_id();
         let mut patience = Patience::default();
         let mut not_told = 0;
         loop {
             let seen = self.left.load(Ordering::Acquire);
             match self.locked(|table| self.in_the_way(table, range, me)) {
-                Locked::Done(InTheWay::Nothing) => return Ok(()),
+                Locked::Done(Obstacle::Nothing) => return Ok(()),
                 // It is off by now.
                 Locked::Busy => {
                     self.wait_while_busy();
@@ -662,26 +668,26 @@ impl<K: Kernel> Shim<K> {
                     self.wait_for_leavers();
                     return Ok(());
                 }
-                Locked::Done(InTheWay::Leaving(true)) => return Err(Errno::ENOMEM),
-                Locked::Done(InTheWay::Leaving(false)) => {
+                Locked::Done(Obstacle::Leaving(true)) => return Err(Errno::ENOMEM),
+                Locked::Done(Obstacle::Leaving(false)) => {
                     if patience.is_over(&self.kernel) {
                         return Err(Errno::ENOMEM);
                     }
-                    self.settle();
+                    self.settle_untold();
                     self.sleep_until_left(seen);
                 }
-                Locked::Done(InTheWay::Kept(gone)) => {
+                Locked::Done(Obstacle::Kept(gone)) => {
                     let kept = gone.range;
                     match self.unmap_going(gone) {
-                        Ok(()) => self.counters.evicted.one(),
-                        Err(Stays::Refused(error)) => return Err(error),
-                        Err(Stays::NotTold) if not_told < NOT_TOLD => {
+                        Ok(()) => self.counters.evicted.count_one(),
+                        Err(StaysMapped::Refused(error)) => return Err(error),
+                        Err(StaysMapped::NotTold) if not_told < UNTOLD_SLEEPS => {
                             not_told += 1;
                             let seen = self.left.load(Ordering::Acquire);
                             self.sleep_until_left(seen);
                         }
                         // The program wants it there and then: it may map over it, and only what it does not is lost.
-                        Err(Stays::NotTold) => {
+                        Err(StaysMapped::NotTold) => {
                             self.note_foreign(kept.len(), false);
                             let _ = self.locked(|table| table.forget(kept, true));
                         }
@@ -696,10 +702,10 @@ impl<K: Kernel> Shim<K> {
     ///
     /// # Errors
     ///
-    /// Those of [`Shim::evict`], and ENOMEM where somebody is at it who does not come to an end in two seconds.
+    /// Those of [`Shim::unmap_kept_in`], and ENOMEM where somebody is at it who does not come to an end in two seconds.
     pub(crate) fn clear_the_way(&self, range: Range) -> Result<(), Errno> {
         self.forget_and_wait(range)?;
-        self.evict(range)
+        self.unmap_kept_in(range)
     }
 
     /// A call of the program's that takes room: addresses, or one more mapping where there may be only so many
@@ -710,13 +716,13 @@ impl<K: Kernel> Shim<K> {
     /// Those of `call`.
     pub(crate) fn with_room<T>(&self, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match call() {
-            Err(Errno::ENOMEM) if self.drain() => call(),
+            Err(Errno::ENOMEM) if self.unmap_all_kept() => call(),
             done => done,
         }
     }
 
     /// Unmaps all that is kept. True if there was something, or may have been, as the lock was not to be had.
-    pub(crate) fn drain(&self) -> bool {
+    pub(crate) fn unmap_all_kept(&self) -> bool {
         if self.is_off_now() {
             return false;
         }

@@ -5,27 +5,27 @@ use crate::linux::MADV_DONTNEED;
 use crate::region::Kind;
 use crate::shim::Shim;
 use crate::sync::Ordering;
-use crate::table::Of;
+use crate::table::HabitOf;
 use crate::{PAGE, Range};
 
 /// In one mincore(2).
-const PAGES: usize = if cfg!(loom) { 8 } else { 1024 };
+const PAGES_PER_MINCORE: usize = if cfg!(loom) { 8 } else { 1024 };
 /// A hole takes a call that finds nothing, some 0.4 us; to give back all takes a shootdown, and each page that was in
 /// memory a fault of as much when it is used again. With more holes than these in one part all of it is given back.
-const HOLES: usize = 4;
+const MAX_HOLES: usize = 4;
 /// Dense is a range to be kept of which so many eighths are in memory, for all of it will be then;
-const KEPT_EIGHTHS: usize = 7;
+const DENSE_KEPT_EIGHTHS: usize = 7;
 /// and one to be zeroed in place of which so many are, for the rest stays as it is. Vectors grow by doubling, and some of
 /// each is never used.
-const ZEROED_EIGHTHS: usize = 4;
+const DENSE_ZEROED_EIGHTHS: usize = 4;
 
 /// What is zeroed in place where nobody would be interrupted has to save this many bytes of faults at least, of one to three
 /// microseconds a page, to make up for the proof, of five.
-pub(crate) const LEAST_ALONE: usize = 4 * PAGE;
+pub(crate) const MIN_SAVED_ALONE_BYTES: usize = 4 * PAGE;
 
 /// How a range was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum RangeDensity {
     /// Enough of it is in memory, and has something in it, that the next use of it pays for what is done to it.
     Dense,
     /// Too little of it is.
@@ -45,41 +45,41 @@ impl<K: Kernel> Shim<K> {
 
     /// How a range was used, by some of its pages. What was only read has the page of zeros, which is everybody's: to write
     /// it would be a shootdown for each page.
-    pub(crate) fn use_of(&self, of: Of, range: Range, kind: Kind) -> Use {
+    pub(crate) fn use_of(&self, of: HabitOf, range: Range, kind: Kind) -> RangeDensity {
         /// Of a large range so many windows are looked at, of so many pages.
-        const WINDOWS: usize = 8;
-        const WINDOW: usize = PAGES / WINDOWS;
-        const SAMPLES: usize = 8;
+        const SAMPLED_WINDOWS: usize = 8;
+        const WINDOW_PAGES: usize = PAGES_PER_MINCORE / SAMPLED_WINDOWS;
+        const SAMPLED_PAGES: usize = 8;
         let least_eighths = match of {
-            Of::Mappings => KEPT_EIGHTHS,
-            Of::GivenBack => ZEROED_EIGHTHS,
+            HabitOf::Mappings => DENSE_KEPT_EIGHTHS,
+            HabitOf::GivenBack => DENSE_ZEROED_EIGHTHS,
         };
         let pages = range.len() / PAGE;
-        let (windows, window) = if pages <= PAGES {
+        let (windows, window) = if pages <= PAGES_PER_MINCORE {
             (1, pages)
         } else {
-            (WINDOWS, WINDOW)
+            (SAMPLED_WINDOWS, WINDOW_PAGES)
         };
         // Elsewhere each time: a program may write every so manieth page.
         let turn = (self.calls.load(Ordering::Relaxed) as usize).wrapping_mul(0x9e37_79b9);
         let mut there = 0;
-        let mut samples = [0; SAMPLES];
+        let mut samples = [0; SAMPLED_PAGES];
         let mut count = 0;
-        let mut vector = [0_u8; PAGES];
+        let mut vector = [0_u8; PAGES_PER_MINCORE];
         for n in 0..windows {
             let start = range.start + n * (pages / windows) * PAGE;
             let end = start + window * PAGE;
             let vector = &mut vector[..window];
             // SAFETY: it only looks.
             if unsafe { self.kernel.mincore(Range { start, end }, vector) }.is_err() {
-                return Use::Thin;
+                return RangeDensity::Thin;
             }
-            if holes_in(vector) > HOLES {
-                return Use::Thin;
+            if holes_in(vector) > MAX_HOLES {
+                return RangeDensity::Thin;
             }
             there += vector.iter().filter(|page| **page & 1 != 0).count();
             // Only of those in memory: to look at another would map the page of zeros there.
-            let wanted = (SAMPLES / windows).min(window);
+            let wanted = (SAMPLED_PAGES / windows).min(window);
             for k in 0..wanted {
                 let from = (k * window / wanted + turn % (window / wanted)) % window;
                 let mut around = (from..window).chain(0..from);
@@ -90,16 +90,16 @@ impl<K: Kernel> Shim<K> {
             }
         }
         if there == 0 {
-            return Use::None;
+            return RangeDensity::None;
         }
         let in_memory = there * (pages / (windows * window));
         // What serves is zeroed as a whole.
         let pays = |used: usize, count: usize| match of {
-            Of::Mappings => used * 2 >= count,
-            Of::GivenBack => is_worth_zeroing(in_memory, used, count, self.interrupts()),
+            HabitOf::Mappings => used * 2 >= count,
+            HabitOf::GivenBack => is_worth_zeroing(in_memory, used, count, self.would_interrupt()),
         };
         if there * 8 < windows * window * least_eighths || !pays(1, 1) {
-            return Use::Thin;
+            return RangeDensity::Thin;
         }
         let samples = &samples[..count];
         let mut used = self.kernel.count_used(samples);
@@ -111,10 +111,14 @@ impl<K: Kernel> Shim<K> {
             used = self.if_plain(range, kind, read).or(used);
         }
         match used {
-            Some(used) if used == count => Use::Dense,
-            Some(used) if pays(used, count) && !self.kernel.has_page_of_zeros(range) => Use::Dense,
-            Some(0) if of == Of::GivenBack && !self.kernel.has_page_of_zeros(range) => Use::Idle,
-            _ => Use::Thin,
+            Some(used) if used == count => RangeDensity::Dense,
+            Some(used) if pays(used, count) && !self.kernel.has_page_of_zeros(range) => {
+                RangeDensity::Dense
+            }
+            Some(0) if of == HabitOf::GivenBack && !self.kernel.has_page_of_zeros(range) => {
+                RangeDensity::Idle
+            }
+            _ => RangeDensity::Thin,
         }
     }
 
@@ -130,8 +134,8 @@ impl<K: Kernel> Shim<K> {
 
     /// How many pages of a range are in memory; of a large one, of those that it begins with.
     pub(crate) fn count_in_memory(&self, range: Range) -> usize {
-        let mut vector = [0_u8; PAGES];
-        let count = PAGES.min(range.len() / PAGE);
+        let mut vector = [0_u8; PAGES_PER_MINCORE];
+        let count = PAGES_PER_MINCORE.min(range.len() / PAGE);
         let end = range.start + count * PAGE;
         let first = Range { end, ..range };
         // SAFETY: it only looks.
@@ -149,11 +153,11 @@ impl<K: Kernel> Shim<K> {
     /// # Safety
     ///
     /// It is private, anonymous and writable, and nobody uses it meanwhile.
-    pub(crate) unsafe fn wipe(&self, range: Range) -> Option<usize> {
+    pub(crate) unsafe fn wipe_range(&self, range: Range) -> Option<usize> {
         let mut used = 0;
         let mut start = range.start;
         while start < range.end {
-            let end = range.end.min(start + PAGES * PAGE);
+            let end = range.end.min(start + PAGES_PER_MINCORE * PAGE);
             // SAFETY: the caller's range.
             used += unsafe { self.wipe_part(Range { start, end }) }?;
             start = end;
@@ -162,14 +166,14 @@ impl<K: Kernel> Shim<K> {
     }
 
     unsafe fn wipe_part(&self, part: Range) -> Option<usize> {
-        let mut vector = [0_u8; PAGES];
+        let mut vector = [0_u8; PAGES_PER_MINCORE];
         let pages = &mut vector[..part.len() / PAGE];
         // SAFETY: it only looks.
         if unsafe { self.kernel.mincore(part, pages) }.is_err() {
             return None;
         }
         let holes = holes_in(pages);
-        if holes > HOLES {
+        if holes > MAX_HOLES {
             return None;
         }
         // Asked of them alone, and in one look: another thread may read a page meanwhile, so that it is not swapped out any
@@ -198,7 +202,7 @@ impl<K: Kernel> Shim<K> {
                         .is_ok()
                 } else {
                     // Many that are zero already may have the page of zeros, see above.
-                    let zeros = self.kernel.clear(range);
+                    let zeros = self.kernel.clear_used(range);
                     let count = range.len() / PAGE;
                     used += count - zeros;
                     zeros <= count / 2 || !self.kernel.has_page_of_zeros(range)
@@ -214,10 +218,10 @@ impl<K: Kernel> Shim<K> {
     /// Whether it was worth it to zero a range of few pages, of which so many had something in them.
     pub(crate) fn was_worth_zeroing(&self, pages: usize, used: usize) -> bool {
         self.settings().lifetimes == 0
-            || if self.others.work() {
+            || if self.others.are_working() {
                 used * 2 >= pages
             } else {
-                used * PAGE >= LEAST_ALONE
+                used * PAGE >= MIN_SAVED_ALONE_BYTES
             }
     }
 }
@@ -230,16 +234,16 @@ impl<K: Kernel> Shim<K> {
 /// uses all of its blocks (bench/remedies/workload, demo/polars_demo.py) took the same.
 fn is_worth_zeroing(in_memory: usize, used: usize, samples: usize, interrupts: bool) -> bool {
     /// A page in use that is given back is cleared and faulted in anew.
-    const FAULT: usize = 10;
+    const FAULT_COST: usize = 10;
     /// Each that is in memory is read or written, and is hardly ever in the caches.
-    const READ: usize = 2;
+    const READ_COST: usize = 2;
     /// To find out what a range is, and how it was used.
-    const PROOF: usize = 80;
+    const PROOF_COST: usize = 80;
     /// The interrupt of another CPU, and the wait for it.
-    const SHOOTDOWN: usize = 40;
-    let interrupt = if interrupts { SHOOTDOWN } else { 0 };
-    let saved = used * in_memory * FAULT + interrupt * samples;
-    saved >= samples * (in_memory * READ + PROOF)
+    const SHOOTDOWN_COST: usize = 40;
+    let interrupt = if interrupts { SHOOTDOWN_COST } else { 0 };
+    let saved = used * in_memory * FAULT_COST + interrupt * samples;
+    saved >= samples * (in_memory * READ_COST + PROOF_COST)
 }
 
 /// Pages one after the other that are all in memory, or all not.

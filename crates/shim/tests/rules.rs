@@ -17,7 +17,7 @@ use model::fake::{BASE, Fake};
 use preload::{LONGEST, must, program, run};
 use quell_shim::linux::*;
 use quell_shim::{
-    Counters, Held, Kernel, Map, Node, PAGE, Pressure, Scratch, Settings, Shim, Zero,
+    Counters, Kernel, Map, Node, PAGE, Pressure, RangeUse, Scratch, Settings, Shim, ZeroLimit,
 };
 
 /// Builds one of the programs beside this file.
@@ -49,7 +49,7 @@ fn pages(cache: usize) -> Settings {
     Settings {
         cache: cache * PAGE,
         keep: 1024 * 1024,
-        zero: Zero::UpTo(16 * PAGE),
+        zero: ZeroLimit::UpTo(16 * PAGE),
         least: PAGE,
         least_zeroed: PAGE,
         lifetimes: 0,
@@ -213,7 +213,7 @@ fn rule_03_unused_is_given_back() {
     // More than those that are zeroed whatever they were used for.
     const COUNT: usize = 40;
     let shim = over_the_model(Settings {
-        zero: Zero::UpTo(COUNT * PAGE),
+        zero: ZeroLimit::UpTo(COUNT * PAGE),
         ..pages(8)
     });
     let at = apart(&shim, 1, COUNT)[0];
@@ -383,10 +383,10 @@ fn rule_10_long_fork() {
             });
             if unmapped {
                 // What is kept there is unmapped, so that it is to the kernel what it is to the program.
-                shim.other(all[0], BLOCK, || Ok(())).unwrap();
+                shim.change_unfollowed(all[0], BLOCK, || Ok(())).unwrap();
             } else {
                 // All that is kept leaves.
-                shim.limit_comes(|| ());
+                shim.with_limit_set(|| ());
             }
             assert!(shim.kernel().slept.get(), "nobody waited for the fork");
             as_thread(shim, 1, || shim.after_fork(false));
@@ -406,7 +406,7 @@ fn rule_10_long_fork() {
 fn kept_and_mapped(shim: &Shim<Fake>, blocks: &[usize], count: usize) -> (usize, usize) {
     let mut kept = 0;
     shim.each_region(|range, held| {
-        if held == Held::Dirty {
+        if held == RangeUse::Dirty {
             kept += range.len() / PAGE;
         }
     });
@@ -444,7 +444,7 @@ fn rule_10_forks_by_file() {
             match what {
                 // Above the budget, it gives back.
                 0 => shim.munmap(all[2], 4 * PAGE).unwrap(),
-                1 => shim.other(all[0], 4 * PAGE, || Ok(())).unwrap(),
+                1 => shim.change_unfollowed(all[0], 4 * PAGE, || Ok(())).unwrap(),
                 _ => drop(shim.mmap(&of_pages(4)).unwrap()),
             }
         }
@@ -477,14 +477,14 @@ fn rule_02_unmapped_at_once_or_never() {
             !forks && empty && call == 1
         };
         *shim.kernel().hook.borrow_mut() = Some(std::rc::Rc::new(hook));
-        shim.limit_comes(|| ());
+        shim.with_limit_set(|| ());
         *shim.kernel().hook.borrow_mut() = None;
         assert!(is_there(shim, at), "it was not unmapped");
         map_over(shim, at);
         if forks {
             as_thread(shim, 1, || shim.after_fork(false));
         }
-        shim.retire();
+        shim.stop_keeping();
         assert_eq!(value(shim, at), 9, "forks: {forks}");
         shim.check().unwrap();
         shim.each_region(|range, held| assert_eq!(range.start, at, "{held:?}"));
@@ -558,7 +558,7 @@ fn rule_10_lost_while_marked() {
     let _ = unsafe { shim.mmap(&of_pages(4)) };
     *shim.kernel().hook.borrow_mut() = None;
     shim.check().unwrap();
-    shim.retire();
+    shim.stop_keeping();
     shim.check().unwrap();
 }
 
@@ -590,7 +590,7 @@ fn rule_10_forks_below() {
             // SAFETY: the model's memory.
             let _ = unsafe { shim.mmap(&of_pages(4)) };
         } else {
-            shim.limit_comes(|| ());
+            shim.with_limit_set(|| ());
         }
         *shim.kernel().hook.borrow_mut() = None;
         assert!(
@@ -706,7 +706,7 @@ fn rule_02_few_at_a_time() {
             map_over(shim, last);
         }
     });
-    shim.limit_comes(|| ());
+    shim.with_limit_set(|| ());
     *shim.kernel().hook.borrow_mut() = None;
     assert_eq!(value(shim, last), 9);
     shim.check().unwrap();
@@ -742,7 +742,7 @@ fn rule_10_foreign_while_forking() {
             map_over(shim, over);
         }
     });
-    shim.limit_comes(|| ());
+    shim.with_limit_set(|| ());
     as_thread(shim, 1, || shim.after_fork(false));
     *shim.kernel().hook.borrow_mut() = None;
     assert_eq!(value(shim, over), 9);
@@ -750,7 +750,7 @@ fn rule_10_foreign_while_forking() {
     churn(shim, 2);
     assert_ne!(kept_and_mapped(shim, &[], 0), (0, 0), "it is not off");
     shim.check().unwrap();
-    shim.each_region(|_, held| assert_ne!(held, Held::Leaving));
+    shim.each_region(|_, held| assert_ne!(held, RangeUse::Leaving));
 }
 
 /// Check rule 10: while a thread forks, and no file is opened, pages may be pinned, but not for good.
@@ -758,7 +758,7 @@ fn rule_10_foreign_while_forking() {
 fn rule_10_pins_while_forking() {
     let linux = quell_shim::os::Linux::new();
     linux.fork_begins();
-    assert_eq!(linux.pins(), quell_shim::Pins::PerhapsNow);
+    assert_eq!(linux.pinned_pages(), quell_shim::Pins::PerhapsNow);
     linux.fork_is_over(false);
 }
 
@@ -828,7 +828,7 @@ fn rule_10_two_forks() {
             };
             assert!(is_there(&shim, kept));
             assert_eq!(shim.mmap(&over_it), Ok(kept));
-            shim.retire();
+            shim.stop_keeping();
             assert!(is_there(&shim, kept + PAGE));
             assert!(!shim.kernel().slept.get(), "nobody waits for who is gone");
         }
@@ -869,7 +869,7 @@ fn rule_10_maps_while_forking() {
                         fixed();
                     }
                 });
-                shim.other(at, PAGE, || Ok(())).unwrap();
+                shim.change_unfollowed(at, PAGE, || Ok(())).unwrap();
             } else {
                 fixed();
             }
@@ -901,7 +901,7 @@ fn rule_07_unmapped_twice() {
                 shim.kernel().write(mine, 7);
             });
         });
-        shim.other(at + PAGE, PAGE, || Ok(())).unwrap();
+        shim.change_unfollowed(at + PAGE, PAGE, || Ok(())).unwrap();
         let all = shim.kernel().pages.borrow();
         assert_eq!(all.values().filter(|page| page.attr.prot == 7).count(), 3);
         assert_eq!(all.values().filter(|page| page.value == 7).count(), 1);
@@ -1050,7 +1050,7 @@ fn rule_13_budget() {
     let kept = |shim: &Shim<Fake>| {
         let mut pages = 0;
         shim.each_region(|range, held| {
-            if held == Held::Dirty {
+            if held == RangeUse::Dirty {
                 pages += range.len() / PAGE;
             }
         });
@@ -1058,7 +1058,7 @@ fn rule_13_budget() {
     };
     assert_eq!(kept(&shim), 20);
     shim.kernel().short.set(true);
-    assert_eq!(shim.kernel().pressure(), Some(Pressure::Some));
+    assert_eq!(shim.kernel().memory_pressure(), Some(Pressure::Some));
     for _ in 0..70 {
         churn(&shim, 1);
     }

@@ -15,5 +15,5 @@ pub(crate) use watched::Library;
 
 /// Whether memory is short, by the same check that the library makes in a process with quell's control group and limits.
 pub(crate) fn memory_is_short() -> bool {
-    Linux::new().pressure() == Some(Pressure::Some)
+    Linux::new().memory_pressure() == Some(Pressure::Some)
 }

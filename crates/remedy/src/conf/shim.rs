@@ -142,7 +142,7 @@ pub(super) fn shim_complaint(value: &str) -> Option<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use quell_shim::{Settings, Zero};
+    use quell_shim::{Settings, ZeroLimit};
 
     /// The keys that the library's reader has an arm for, with a value or without.
     fn of_the_library(value: &str) -> Vec<&'static str> {
@@ -170,7 +170,7 @@ mod tests {
     fn read(value: &str) -> Settings {
         let mut settings = Settings {
             cache: 0,
-            zero: Zero::Off,
+            zero: ZeroLimit::Off,
             keep: 0,
             resident: 1,
             drop_free: false,
@@ -178,16 +178,16 @@ mod tests {
             batch: false,
             ..Settings::default()
         };
-        settings.read(value.as_bytes()).unwrap();
+        settings.read_over(value.as_bytes()).unwrap();
         settings
     }
 
     /// Whether the library does at least as much.
     fn at_least(more: &Settings, less: &Settings) -> bool {
         let zero = |s: &Settings| match s.zero {
-            Zero::Off | Zero::UpTo(0) => (0, 0),
-            Zero::Auto => (1, 0),
-            Zero::UpTo(size) => (2, size),
+            ZeroLimit::Off | ZeroLimit::UpTo(0) => (0, 0),
+            ZeroLimit::Auto => (1, 0),
+            ZeroLimit::UpTo(size) => (2, size),
         };
         let unbound = |size: usize| size.wrapping_sub(1);
         more.cache >= less.cache
@@ -259,7 +259,7 @@ mod tests {
                 "|=|=(auto|off|drop|pass|batch|each)|=[0-9]{1,3}[kKmMgGT]?|=[0-9]{18,21}|=.{0,3}"), 0..4),
         ) {
             let text = parts.iter().map(|(k, v)| format!("{k}{v}")).collect::<Vec<_>>().join(" ,");
-            let read = Settings::default().read(text.as_bytes());
+            let read = Settings::default().read_over(text.as_bytes());
             prop_assert_eq!(shim_complaint(&text).is_none(), read.is_ok(), "{}", text);
         }
     }

@@ -1,24 +1,24 @@
 //! madvise(2): zeroed in place of MADV_DONTNEED, and MADV_FREE dropped.
 
-use crate::allowance::Room;
-use crate::busy::Begun;
-use crate::keep::Left;
+use crate::allowance::ResidentRoom;
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
-use crate::proof::Plain;
+use crate::proof::PlainProof;
+use crate::range_claims::Claim;
 use crate::region::Kind;
+use crate::retained::Leftover;
 use crate::shim::{Locked, NOT_MEASURED, Shim};
 use crate::sync::Ordering;
-use crate::table::{Of, Table};
-use crate::wipe::{LEAST_ALONE, Use};
-use crate::{PAGE, Range, keep, measure};
+use crate::table::{HabitOf, Table};
+use crate::wipe::{MIN_SAVED_ALONE_BYTES, RangeDensity};
+use crate::{PAGE, Range, retained, zero_cost};
 
 /// To zero fewer pages than these where that saves nothing costs less than to find out whether it does.
-const SMALL: usize = 16 * PAGE;
+const SMALL_RANGE_BYTES: usize = 16 * PAGE;
 
 /// What became of a range that the program gives back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum GivenBack {
+enum AdviceOutcome {
     /// It reads as zeros; or where it is only freed, it may.
     Done,
     /// The kernel has to be asked.
@@ -47,26 +47,26 @@ impl<K: Kernel> Shim<K> {
     ///
     /// Those of madvise(2).
     pub unsafe fn madvise(&self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
-        let range = match Range::of(addr, len) {
+        let range = match Range::from_addr_len(addr, len) {
             Some(range) if !self.is_off() => range,
             // SAFETY: the caller's own call.
             _ => return unsafe { self.kernel.madvise(addr, len, advice) },
         };
         match advice {
             MADV_DONTNEED => {
-                self.counters.dontneed.one();
+                self.counters.dontneed.count_one();
                 // SAFETY: the caller says that nobody needs it.
                 return unsafe { self.dont_need(range) };
             }
             MADV_FREE => {
-                self.counters.free.one();
+                self.counters.free.count_one();
                 match self.drop_free(range) {
-                    GivenBack::Done => {
-                        self.counters.free_dropped.one();
+                    AdviceOutcome::Done => {
+                        self.counters.free_dropped.count_one();
                         return Ok(());
                     }
-                    GivenBack::Here => self.evict(range)?,
-                    GivenBack::HereAlone => {}
+                    AdviceOutcome::Here => self.unmap_kept_in(range)?,
+                    AdviceOutcome::HereAlone => {}
                 }
                 if !self.frees.load(Ordering::Relaxed) {
                     self.frees.store(true, Ordering::Relaxed);
@@ -74,18 +74,19 @@ impl<K: Kernel> Shim<K> {
             }
             // These change no attribute of a mapping (mm/madvise.c, Linux 6.18).
             MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT | MADV_POPULATE_READ
-            | MADV_POPULATE_WRITE | MADV_COLLAPSE => self.evict(range)?,
+            | MADV_POPULATE_WRITE | MADV_COLLAPSE => self.unmap_kept_in(range)?,
             // For shared mappings, which are none that is known; of others it is refused. Google's tcmalloc tries
             // it before MADV_DONTNEED.
-            MADV_REMOVE => self.evict(range)?,
+            MADV_REMOVE => self.unmap_kept_in(range)?,
             MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_DONTDUMP | MADV_DODUMP => {
-                self.evict(range)?;
+                self.unmap_kept_in(range)?;
                 // It stays with the memory. Before the kernel is told, so that another thread does not keep it meanwhile.
                 self.note_of(range, |kind| kind.advised = true);
             }
             _ => {
                 // SAFETY: the caller's own call.
-                return self.replace(range, || unsafe { self.kernel.madvise(addr, len, advice) });
+                return self
+                    .replace_range(range, || unsafe { self.kernel.madvise(addr, len, advice) });
             }
         }
         // SAFETY: the caller's own call.
@@ -95,18 +96,18 @@ impl<K: Kernel> Shim<K> {
     /// MADV_DONTNEED, by the kernel or in its place.
     unsafe fn dont_need(&self, range: Range) -> Result<(), Errno> {
         let left = if self.is_retired() {
-            GivenBack::Here
+            AdviceOutcome::Here
         } else {
             // SAFETY: the caller's own call.
             unsafe { self.zero_in_place(range) }
         };
         match left {
-            GivenBack::Done => {
-                self.counters.dontneed_zeroed.one();
+            AdviceOutcome::Done => {
+                self.counters.dontneed_zeroed.count_one();
                 return Ok(());
             }
-            GivenBack::Here => self.evict(range)?,
-            GivenBack::HereAlone => {}
+            AdviceOutcome::Here => self.unmap_kept_in(range)?,
+            AdviceOutcome::HereAlone => {}
         }
         // SAFETY: the caller's own call.
         unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) }
@@ -114,15 +115,15 @@ impl<K: Kernel> Shim<K> {
 
     /// Notes what the program's memory is from now on.
     pub(super) fn note_of(&self, range: Range, how: impl Fn(&mut Kind)) {
-        let told = self.locked(|table| table.change(range, how));
+        let told = self.locked(|table| table.change_kinds(range, how));
         if !matches!(told, Locked::Done(())) {
             self.forget(range);
         }
     }
 
     /// Leaves a range that is freed as it is, if it is plain, may stay, and that pays.
-    fn drop_free(&self, range: Range) -> GivenBack {
-        let here = GivenBack::Here;
+    fn drop_free(&self, range: Range) -> AdviceOutcome {
+        let here = AdviceOutcome::Here;
         if !self.settings().drop_free || self.is_retired() {
             return here;
         }
@@ -132,34 +133,34 @@ impl<K: Kernel> Shim<K> {
         if let Err(left) = self.pays_to_drop_free(range) {
             return left;
         }
-        if self.may_stay_as(range, Left::Freed, || ()).is_some() {
+        if self.may_stay_as(range, Leftover::Freed, || ()).is_some() {
             if self.is_known_plain(range) {
-                return GivenBack::Done;
+                return AdviceOutcome::Done;
             }
-            let _ = self.try_locked(|table| table.keep.drop(range));
+            let _ = self.try_locked(|table| table.keep.uncount(range));
         }
-        let _ = self.try_locked(|table| table.freed_habit(range.len()).pauses());
+        let _ = self.try_locked(|table| table.freed_habit(range.len()).pause_looks());
         here
     }
 
     /// Whether to find out what a range is takes less time than MADV_FREE, which leaves the pages where they are: it takes a
     /// few nanoseconds for each that is in memory, and the interrupt of another CPU. So it is where many are.
-    fn pays_to_drop_free(&self, range: Range) -> Result<(), GivenBack> {
+    fn pays_to_drop_free(&self, range: Range) -> Result<(), AdviceOutcome> {
         /// Where others are at work. Eight threads on two CPUs took 1.4 times as long with 16 pages, and 0.9 times with 64
         /// (bench/shim/patterns).
         const LEAST_BESIDE_OTHERS: usize = 64;
         /// Where one thread is at work alone it took up to 1.6 times as long with 64, and 0.4 times with 256.
         const LEAST_OF_ONE: usize = 256;
-        let here = Err(GivenBack::Here);
+        let here = Err(AdviceOutcome::Here);
         if self.settings().lifetimes == 0 {
-            self.look();
+            self.look_now_and_then();
             return Ok(());
         }
         if range.len() < LEAST_BESIDE_OTHERS * PAGE {
-            self.look();
+            self.look_now_and_then();
             return here;
         }
-        let least = if self.others.work() {
+        let least = if self.others.are_working() {
             LEAST_BESIDE_OTHERS
         } else {
             LEAST_OF_ONE
@@ -168,17 +169,17 @@ impl<K: Kernel> Shim<K> {
             let kind = unnamed_kind_of(table, range);
             let known = kind.is_some() && !table.anchors.is_in_wedged(range);
             let many = range.len() >= least * PAGE;
-            if many && known && table.freed_habit(range.len()).looks() {
+            if many && known && table.freed_habit(range.len()).note_end() {
                 return Ok(());
             }
             // The kernel may take it from now on.
-            table.keep.drop_whole(range);
+            table.keep.uncount_whole_blocks(range);
             Err(self.left_to_the_kernel(table, range))
         });
         let Locked::Done(asked) = asked else {
             return here;
         };
-        self.look();
+        self.look_now_and_then();
         asked?;
         let pays = self.count_in_memory(range) >= least;
         let _ = self.try_locked(|table| {
@@ -187,7 +188,7 @@ impl<K: Kernel> Shim<K> {
                 habit.was_dense();
             } else {
                 habit.was_thin();
-                table.keep.drop_whole(range);
+                table.keep.uncount_whole_blocks(range);
             }
         });
         if pays { Ok(()) } else { here }
@@ -203,22 +204,22 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Where too many threads are at the lock: how a range is left to the kernel. What is counted that stays is then too much.
-    fn left_in_a_crowd(&self, range: Range) -> GivenBack {
+    fn left_in_a_crowd(&self, range: Range) -> AdviceOutcome {
         if self.has_nothing_in(range) {
-            GivenBack::HereAlone
+            AdviceOutcome::HereAlone
         } else {
-            GivenBack::Here
+            AdviceOutcome::Here
         }
     }
 
     /// Begins to zero a range, if it is the program's and known, the budget allows it to stay in memory, and nobody is at it.
-    fn begin_to_zero(&self, range: Range) -> Option<Begun> {
-        let stays = self.may_stay_as(range, Left::Zeros, || self.begin_to_use(range));
+    fn begin_to_zero(&self, range: Range) -> Option<Claim> {
+        let stays = self.may_stay_as(range, Leftover::Zeros, || self.begin_to_use(range));
         let was_counted = stays.is_some();
         let begun = stays.flatten().and_then(|begun| self.has_begun(begun));
         if begun.is_none() {
             if was_counted {
-                let _ = self.try_locked(|table| table.keep.drop(range));
+                let _ = self.try_locked(|table| table.keep.uncount(range));
             }
             self.is_not_zeroed(range.len());
         }
@@ -234,31 +235,33 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether the range is the program's and known, and may stay in memory: then it is counted, and `then` done at once,
     /// with the lock.
-    fn may_stay_as<T>(&self, range: Range, left: Left, then: impl Fn() -> T) -> Option<T> {
+    fn may_stay_as<T>(&self, range: Range, left: Leftover, then: impl Fn() -> T) -> Option<T> {
         if self.is_retired() {
             return None;
         }
         let budget = match (self.take_room(range.len()), left) {
-            (Some(Room::Over(_) | Room::Little), _) => 0,
-            (Some(Room::Enough), Left::Zeros) => return self.stays_uncounted(range, then),
+            (Some(ResidentRoom::Over(_) | ResidentRoom::Little), _) => 0,
+            (Some(ResidentRoom::Enough), Leftover::Zeros) => {
+                return self.stays_uncounted(range, then);
+            }
             // The bound is kept to by what is in memory. But what was freed could be taken by the kernel where memory
             // runs out below the bound, and can't where that is dropped.
-            (Some(Room::Enough), Left::Freed) => self.free_share(),
+            (Some(ResidentRoom::Enough), Leftover::Freed) => self.free_share(),
             (None, _) => self.keep_budget(),
         };
         let ask = |last: bool| {
             self.try_locked(|table| {
                 if !table.all_live(range, |region| region.kind.is_read_write()) {
-                    self.counters.passed_unknown.one();
+                    self.counters.passed_unknown.count_one();
                     return Some(None);
                 }
-                if range.len() <= budget && table.keep.admit(range, left, budget) {
+                if range.len() <= budget && table.keep.count_range(range, left, budget) {
                     return Some(Some(then()));
                 }
-                if last || range.len() > budget || !table.keep.rest.looks() {
+                if last || range.len() > budget || !table.keep.rest.may_look_now() {
                     // It is given back now.
-                    table.keep.drop(range);
-                    self.counters.passed_budget.one();
+                    table.keep.uncount(range);
+                    self.counters.passed_budget.count_one();
                     return Some(None);
                 }
                 None
@@ -268,7 +271,7 @@ impl<K: Kernel> Shim<K> {
             Locked::Done(Some(stays)) => stays,
             // Much of what is counted may be in use again.
             Locked::Done(None) => {
-                self.recount(range.len());
+                self.recount_unused(range.len());
                 match ask(true) {
                     Locked::Done(Some(stays)) => stays,
                     _ => None,
@@ -282,11 +285,11 @@ impl<K: Kernel> Shim<K> {
     fn stays_uncounted<T>(&self, range: Range, then: impl Fn() -> T) -> Option<T> {
         let known = self.try_locked(|table| {
             if !table.all_live(range, |r| r.kind.is_read_write()) {
-                self.counters.passed_unknown.one();
+                self.counters.passed_unknown.count_one();
                 return None;
             }
             // What was freed there is zeros now.
-            table.keep.drop(range);
+            table.keep.uncount(range);
             Some(then())
         });
         match known {
@@ -297,33 +300,34 @@ impl<K: Kernel> Shim<K> {
 
     /// Looks at blocks that are counted as unused, until so many bytes of them are found in use, or not
     /// to be in memory at all.
-    fn recount(&self, wanted: usize) {
+    fn recount_unused(&self, wanted: usize) {
         /// At some microseconds each, this is what faulting in some hundred pages anew would cost.
         const LOOKS: usize = 32;
-        let wanted = wanted.div_ceil(keep::BLOCK) + 1;
+        let wanted = wanted.div_ceil(retained::BLOCK_BYTES) + 1;
         let (mut looks, mut found) = (0, 0);
         while looks < LOOKS && found < wanted {
-            let Locked::Done(Some((block, left))) = self.try_locked(|table| table.keep.next())
+            let Locked::Done(Some((block, left))) =
+                self.try_locked(|table| table.keep.next_counted())
             else {
                 break;
             };
             looks += 1;
             let is_over = match left {
-                Left::Zeros => self.is_used_or_gone(block),
+                Leftover::Zeros => self.is_used_or_gone(block),
                 // What is in it may be what was freed.
-                Left::Freed => self.is_gone(block),
+                Leftover::Freed => self.is_gone(block),
             };
             if is_over {
-                let _ = self.try_locked(|table| table.keep.take_off(block, left));
+                let _ = self.try_locked(|table| table.keep.uncount_block(block, left));
                 found += 1;
             }
         }
-        let _ = self.try_locked(|table| table.keep.rest.looked(looks, found));
+        let _ = self.try_locked(|table| table.keep.rest.note_result(looks, found));
     }
 
     /// Whether a block has something in it, by some of its pages, or nothing of it is in memory.
     fn is_used_or_gone(&self, block: Range) -> bool {
-        const PAGES: usize = keep::BLOCK / PAGE;
+        const PAGES: usize = retained::BLOCK_BYTES / PAGE;
         /// Each takes a microsecond or two: the kernel looks it up by itself.
         const SAMPLES: usize = 4;
         let mut there = [0; PAGES];
@@ -349,7 +353,7 @@ impl<K: Kernel> Shim<K> {
     /// Whether nothing of a block is in memory. Where a part of it is not mapped, the kernel tells of each page only.
     fn is_gone(&self, block: Range) -> bool {
         let is_gone = |range: Range| {
-            let mut there = [0; keep::BLOCK / PAGE];
+            let mut there = [0; retained::BLOCK_BYTES / PAGE];
             // SAFETY: it only looks.
             let looked = unsafe { self.kernel.mincore(range, &mut there) };
             looked.map(|()| there.iter().all(|page| page & 1 == 0))
@@ -368,7 +372,7 @@ impl<K: Kernel> Shim<K> {
     /// Whether a range may be zeroed by its size, see [`Settings::zero`]; none where that has to be measured first.
     fn is_small(&self, range: Range) -> Option<bool> {
         match self.zero_up_to.load(Ordering::Relaxed) {
-            NOT_MEASURED if range.len() <= measure::LEAST => Some(true),
+            NOT_MEASURED if range.len() <= zero_cost::MIN_ZEROED_BYTES => Some(true),
             NOT_MEASURED => None,
             known => Some(range.len() <= known),
         }
@@ -378,12 +382,12 @@ impl<K: Kernel> Shim<K> {
     /// have their large ranges given back.
     fn is_small_measured(&self, range: Range) -> bool {
         self.is_small(range).unwrap_or_else(|| {
-            let (order, least) = (Ordering::Relaxed, measure::LEAST);
+            let (order, least) = (Ordering::Relaxed, zero_cost::MIN_ZEROED_BYTES);
             let first = self
                 .zero_up_to
                 .compare_exchange(NOT_MEASURED, least, order, order);
             if first.is_ok() {
-                let found = measure::zero_up_to(&self.kernel);
+                let found = zero_cost::zero_up_to(&self.kernel);
                 self.zero_up_to.store(found, order);
             }
             self.is_small(range).unwrap_or(false)
@@ -393,21 +397,22 @@ impl<K: Kernel> Shim<K> {
     /// Whether to zero a range costs less than to give it back: none where not, or else whether its habit was told how the
     /// range was used.
     fn pays_to_zero(&self, range: Range, kind: Kind, zeroed_before: bool) -> Option<bool> {
-        if range.len() < SMALL {
+        if range.len() < SMALL_RANGE_BYTES {
             return Some(false);
         }
-        let how = self.use_of(Of::GivenBack, range, kind);
+        let how = self.use_of(HabitOf::GivenBack, range, kind);
         match how {
-            Use::None => {
+            RangeDensity::None => {
                 let _ = self.try_locked(|table| {
-                    table.habit(Of::GivenBack, range.len()).was_empty();
+                    table.habit_of(HabitOf::GivenBack, range.len()).was_empty();
                 });
                 None
             }
-            Use::Idle if self.takes_idle_turn(range.len()) => Some(true),
-            Use::Dense | Use::Thin | Use::Idle => {
-                let dense = how == Use::Dense;
-                let trusted = self.learn(Of::GivenBack, range.len(), dense, zeroed_before);
+            RangeDensity::Idle if self.takes_idle_turn(range.len()) => Some(true),
+            RangeDensity::Dense | RangeDensity::Thin | RangeDensity::Idle => {
+                let dense = how == RangeDensity::Dense;
+                let trusted =
+                    self.learn_from_lifetime(HabitOf::GivenBack, range.len(), dense, zeroed_before);
                 (trusted && dense).then_some(true)
             }
         }
@@ -415,12 +420,13 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether what is zero already may stay in memory once more.
     fn takes_idle_turn(&self, len: usize) -> bool {
-        let takes = self.try_locked(|table| table.habit(Of::GivenBack, len).takes_idle_turn());
+        let takes =
+            self.try_locked(|table| table.habit_of(HabitOf::GivenBack, len).may_stay_idle());
         matches!(takes, Locked::Done(true))
     }
 
     /// Zeroes a range of the program's, if it is known and plain, likely to be used again, and may stay.
-    unsafe fn zero_in_place(&self, range: Range) -> GivenBack {
+    unsafe fn zero_in_place(&self, range: Range) -> AdviceOutcome {
         /// More than our frames take, and the red zone.
         const FRAMES: usize = 16 * 1024;
         let here = (&raw const range).addr();
@@ -434,61 +440,62 @@ impl<K: Kernel> Shim<K> {
             return self.left_in_a_crowd(range);
         }
         if passes || !self.pays_to_prove(range.len()) {
-            self.look();
-            return GivenBack::Here;
+            self.look_now_and_then();
+            return AdviceOutcome::Here;
         }
         let Locked::Done(asked) = self.try_locked(|table| self.way_of(table, range)) else {
-            return GivenBack::Here;
+            return AdviceOutcome::Here;
         };
-        self.look();
+        self.look_now_and_then();
         let (kind, zeroed_before) = match asked {
             Ok(known) => known,
             Err(left) => return left,
         };
         // SAFETY: the caller's own call.
         if unsafe { self.try_to_zero(range, kind, zeroed_before) } {
-            return GivenBack::Done;
+            return AdviceOutcome::Done;
         }
-        let _ = self.try_locked(|table| table.keep.drop_whole(range));
-        GivenBack::Here
+        let _ = self.try_locked(|table| table.keep.uncount_whole_blocks(range));
+        AdviceOutcome::Here
     }
 
     /// Whether to find out if a range may be zeroed, and then: its kind, and whether ranges of its size are trusted to be dense.
     /// Otherwise how it is left to the kernel.
-    fn way_of(&self, table: &mut Table, range: Range) -> Result<(Kind, bool), GivenBack> {
+    fn way_of(&self, table: &mut Table, range: Range) -> Result<(Kind, bool), AdviceOutcome> {
         // Few pages are zeroed for the interrupt that this saves: some faults less are worth no proof.
-        let may_pay = range.len() >= LEAST_ALONE || self.interrupts();
+        let may_pay = range.len() >= MIN_SAVED_ALONE_BYTES || self.would_interrupt();
         let kind =
             unnamed_kind_of(table, range).filter(|_| may_pay && !table.anchors.is_in_wedged(range));
         if let Some(kind) = kind {
-            let trusted = table.is_trusted(Of::GivenBack, range.len(), self.settings().lifetimes);
-            let habit = table.habit(Of::GivenBack, range.len());
+            let trusted =
+                table.is_trusted(HabitOf::GivenBack, range.len(), self.settings().lifetimes);
+            let habit = table.habit_of(HabitOf::GivenBack, range.len());
             // It is used again if it is dense now.
-            habit.begins();
-            if habit.looks() {
+            habit.note_begin();
+            if habit.note_end() {
                 return Ok((kind, trusted));
             }
         }
-        table.keep.drop_whole(range);
+        table.keep.uncount_whole_blocks(range);
         Err(self.left_to_the_kernel(table, range))
     }
 
     /// How what is not looked at is left to the kernel. Another thread may be zeroing there, in a call that is not over: it is not
     /// waited for, as the kernel's own MADV_DONTNEED would not be. Nor is one that changes its protection.
-    fn left_to_the_kernel(&self, table: &Table, range: Range) -> GivenBack {
-        if table.going.in_range(range).is_none() && table.kept_in(range).is_none() {
-            GivenBack::HereAlone
+    fn left_to_the_kernel(&self, table: &Table, range: Range) -> AdviceOutcome {
+        if table.going.thread_unmapping_in(range).is_none() && table.kept_in(range).is_none() {
+            AdviceOutcome::HereAlone
         } else {
-            GivenBack::Here
+            AdviceOutcome::Here
         }
     }
 
     /// Zeroes a range of this kind, if it is plain, that pays, and it may stay.
     unsafe fn try_to_zero(&self, range: Range, kind: Kind, zeroed_before: bool) -> bool {
         // Asked before all that takes longer: near the bound it is so for one range after the other.
-        if let Some(Room::Little | Room::Over(_)) = self.room(range.len()) {
-            let _ = self.try_locked(|table| table.keep.drop(range));
-            self.counters.passed_budget.one();
+        if let Some(ResidentRoom::Little | ResidentRoom::Over(_)) = self.room_for(range.len()) {
+            let _ = self.try_locked(|table| table.keep.uncount(range));
+            self.counters.passed_budget.count_one();
             return false;
         }
         let Some(learned) = self.pays_to_zero(range, kind, zeroed_before) else {
@@ -505,15 +512,15 @@ impl<K: Kernel> Shim<K> {
             return false;
         };
         let found = self.prove_plain(range, kind);
-        let plain = found == Plain::Yes;
+        let plain = found == PlainProof::Yes;
         let used = if plain {
             // SAFETY: it is private, anonymous and writable, and calls that the library sees leave it so until we say that it
             // is over (docs/shim.md says what becomes of others); the program says that nobody needs what is in it.
-            unsafe { self.wipe(range) }
+            unsafe { self.wipe_range(range) }
         } else {
             None
         };
-        self.end(begun);
+        self.end_claim(begun);
         if used.is_none() {
             self.is_not_zeroed(range.len());
         }
@@ -522,7 +529,7 @@ impl<K: Kernel> Shim<K> {
                 let was_worth_it = self.was_worth_zeroing(range.len() / PAGE, used);
                 // One more or less says nothing.
                 self.if_free(|table| {
-                    let habit = table.habit(Of::GivenBack, range.len());
+                    let habit = table.habit_of(HabitOf::GivenBack, range.len());
                     if was_worth_it {
                         habit.was_dense();
                     } else {
@@ -533,12 +540,12 @@ impl<K: Kernel> Shim<K> {
             return true;
         }
         let _ = self.try_locked(|table| {
-            let habit = table.habit(Of::GivenBack, range.len());
+            let habit = table.habit_of(HabitOf::GivenBack, range.len());
             match found {
-                Plain::Yes => habit.was_thin(),
-                Plain::No | Plain::NoRoom => habit.pauses(),
+                PlainProof::Yes => habit.was_thin(),
+                PlainProof::No | PlainProof::NoRoom => habit.pause_looks(),
             }
-            table.keep.drop(range);
+            table.keep.uncount(range);
         });
         false
     }

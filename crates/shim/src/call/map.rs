@@ -5,11 +5,11 @@ use crate::linux::*;
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
 use crate::sync::Ordering;
-use crate::table::Of;
+use crate::table::HabitOf;
 use crate::{PAGE, Range};
 
 /// What there is to serve a mapping with.
-enum Serving {
+enum ServeSource {
     /// This is the program's from now on; and whether it was offered to the kernel before.
     Served(Range, bool),
     /// There is something, perhaps, and it pays to look whether its pages are pinned.
@@ -28,21 +28,21 @@ impl<K: Kernel> Shim<K> {
     ///
     /// Those of mmap(2), and ENOMEM where a fixed address could not be made free.
     pub unsafe fn mmap(&self, map: &Map) -> Result<usize, Errno> {
-        self.counters.mmap.one();
+        self.counters.mmap.count_one();
         if self.is_off() {
             // SAFETY: the caller's own call.
             return unsafe { self.kernel.mmap(map) };
         }
         let replaces = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED;
         // SAFETY: the caller's own call.
-        let call = || unsafe { self.map(map) };
-        match Range::of(map.addr, map.len) {
-            Some(range) if replaces => self.replace(range, call),
+        let call = || unsafe { self.map_unobstructed(map) };
+        match Range::from_addr_len(map.addr, map.len) {
+            Some(range) if replaces => self.replace_range(range, call),
             Some(range) if map.flags & MAP_FIXED_NOREPLACE != 0 => {
                 self.keep_others_away(range, || {
                     // An anchor may be on its way there.
                     self.wait_for_others(range)?;
-                    self.evict(range)?;
+                    self.unmap_kept_in(range)?;
                     call()
                 })
             }
@@ -51,19 +51,19 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// The same; where the address is fixed, once nothing is in the way there.
-    unsafe fn map(&self, map: &Map) -> Result<usize, Errno> {
+    unsafe fn map_unobstructed(&self, map: &Map) -> Result<usize, Errno> {
         let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        let Some(kind) = self.kind(map) else {
+        let Some(kind) = self.keepable_kind(map) else {
             if map.flags & MAP_GROWSDOWN != 0 {
                 // What is kept below it would be in its way, now or later.
-                self.retire();
+                self.stop_keeping();
             }
             // SAFETY: the caller's own call.
             let at = unsafe { self.map_anew(map) }?;
             self.forget_new(at, map.len);
             return Ok(at);
         };
-        let Some(range) = Range::of(map.addr & !(PAGE - 1), map.len) else {
+        let Some(range) = Range::from_addr_len(map.addr & !(PAGE - 1), map.len) else {
             // SAFETY: the caller's own call; the kernel refuses it.
             return unsafe { self.kernel.mmap(map) };
         };
@@ -71,7 +71,7 @@ impl<K: Kernel> Shim<K> {
         let fill = prefault || map.flags & MAP_POPULATE != 0;
         if !fixed
             && kind.is_read_write()
-            && let Some(at) = self.serve(range, kind)
+            && let Some(at) = self.serve_zeroed(range, kind)
         {
             if fill {
                 // SAFETY: the program's new mapping. If it can't be filled now, it is when it is used.
@@ -103,12 +103,12 @@ impl<K: Kernel> Shim<K> {
         };
         // SAFETY: the new mapping is nobody's yet, and the advice changes no content.
         let huge = kind.huge && unsafe { self.kernel.madvise(at, map.len, MADV_HUGEPAGE) }.is_ok();
-        self.mapped(new, |table| {
+        self.note_mapped(new, |table| {
             if self.is_retired() {
-                table.is_new(new);
+                table.note_mapped_anew(new);
             } else {
-                table.note(new, Kind { huge, ..kind });
-                table.habit(Of::Mappings, new.len()).begins();
+                table.note_live(new, Kind { huge, ..kind });
+                table.habit_of(HabitOf::Mappings, new.len()).note_begin();
             }
         });
         if with_anchor {
@@ -124,19 +124,19 @@ impl<K: Kernel> Shim<K> {
     /// Whether a new mapping of this length gets a page more for an anchor. Not where its length is of whole huge pages:
     /// the kernel puts such mappings where they can have some, and one of another length elsewhere.
     fn brings_anchor(&self, len: usize, kind: Kind) -> bool {
-        const HUGE: usize = 2 << 20;
+        const HUGE_PAGE_BYTES: usize = 2 << 20;
         let settings = self.settings();
         if !kind.is_read_write()
             || settings.cache < len
             || len < settings.least
-            || len.is_multiple_of(HUGE)
+            || len.is_multiple_of(HUGE_PAGE_BYTES)
             || !self.anchors_are_wanted.load(Ordering::Relaxed)
         {
             return false;
         }
         let brings = self.try_locked(|table| {
             // One is enough where others lie beside it.
-            let habit = table.habit(Of::Mappings, len);
+            let habit = table.habit_of(HabitOf::Mappings, len);
             let brings = core::mem::take(&mut habit.brings_anchor);
             brings && !table.anchors.are_full()
         });
@@ -146,22 +146,22 @@ impl<K: Kernel> Shim<K> {
     /// Whatever is known of addresses that the kernel has just given out is out of date: they were
     /// unmapped by a raw system call.
     pub(super) fn forget_new(&self, at: usize, len: usize) {
-        if let Some(new) = Range::of(at, len) {
-            self.mapped(new, |table| {
-                table.is_new(new);
+        if let Some(new) = Range::from_addr_len(at, len) {
+            self.note_mapped(new, |table| {
+                table.note_mapped_anew(new);
             });
         }
     }
 
     /// What a mapping is, if it is one that we may keep later.
-    fn kind(&self, map: &Map) -> Option<Kind> {
-        const KNOWN: i32 = MAP_PRIVATE
+    fn keepable_kind(&self, map: &Map) -> Option<Kind> {
+        const KNOWN_FLAGS: i32 = MAP_PRIVATE
             | MAP_ANONYMOUS
             | MAP_NORESERVE
             | MAP_POPULATE
             | MAP_FIXED
             | MAP_FIXED_NOREPLACE;
-        let plain = map.flags & !KNOWN == 0
+        let plain = map.flags & !KNOWN_FLAGS == 0
             && map.flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE | MAP_ANONYMOUS;
         let prot = map.prot & !(PROT_READ | PROT_WRITE) == 0;
         let offset = map.offset % PAGE as i64 == 0;
@@ -179,22 +179,22 @@ impl<K: Kernel> Shim<K> {
         // The kernel takes a hint if nothing is there, so nothing must be.
         if map.addr != 0
             && map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0
-            && let Some(hint) = Range::of(map.addr & !(PAGE - 1), map.len)
+            && let Some(hint) = Range::from_addr_len(map.addr & !(PAGE - 1), map.len)
         {
-            let _ = self.evict(hint);
+            let _ = self.unmap_kept_in(hint);
         }
         // SAFETY: the caller's own call.
         self.with_room(|| unsafe { self.kernel.mmap(map) })
     }
 
     /// Something kept, zeroed. A hint of an address is taken if just that is kept, or as the settings say.
-    fn serve(&self, range: Range, kind: Kind) -> Option<usize> {
+    fn serve_zeroed(&self, range: Range, kind: Kind) -> Option<usize> {
         let settings = self.settings();
         let len = range.len();
         if len < settings.least || self.counters.dirty_bytes.get() == 0 || self.is_crowded() {
             return None;
         }
-        self.look_for(len);
+        self.look_for_bytes(len);
         // Another address than a multiple of what is wanted is meant as it is, and so is one of 32 bits: LuaJIT asks
         // for what is near its code, or low.
         let hint = settings.hint;
@@ -203,33 +203,33 @@ impl<K: Kernel> Shim<K> {
         let hint = if meant { 0 } else { hint };
         let find = |looked: bool| {
             self.try_locked(|table| {
-                if !table.is_trusted(Of::Mappings, len, settings.lifetimes) {
-                    return Serving::Nothing;
+                if !table.is_trusted(HabitOf::Mappings, len, settings.lifetimes) {
+                    return ServeSource::Nothing;
                 }
                 // Before a large region is cut for what a fresh one would fit, and mappings of its size find none. Where
                 // the look would cost more than it saves, fresh ones wait for more of them.
                 if !looked && self.pays_to_look(len, table.fresh.bytes) {
-                    return Serving::NotLookedAt;
+                    return ServeSource::NotLookedAt;
                 }
-                let Some((at, offered)) = table.serve(len, kind, range.start, hint) else {
+                let Some((at, offered)) = table.serve_kept(len, kind, range.start, hint) else {
                     if range.start != 0 && table.is_fresh_at(range.start) {
                         // It is in the way of this mapping, and goes: it was kept for nothing.
-                        table.habit(Of::Mappings, len).was_mistaken();
+                        table.habit_of(HabitOf::Mappings, len).was_mistaken();
                     }
-                    return Serving::Nothing;
+                    return ServeSource::Nothing;
                 };
-                table.habit(Of::Mappings, len).begins();
-                Serving::Served(at, offered)
+                table.habit_of(HabitOf::Mappings, len).note_begin();
+                ServeSource::Served(at, offered)
             })
         };
         let mut found = find(false);
-        if matches!(found, Locked::Done(Serving::NotLookedAt)) {
+        if matches!(found, Locked::Done(ServeSource::NotLookedAt)) {
             self.look_for_pins();
             found = find(true);
             // What it has found free of pins was marked, and is not offered any more.
             self.offer_if_too_firm();
         }
-        let Locked::Done(Serving::Served(at, offered)) = found else {
+        let Locked::Done(ServeSource::Served(at, offered)) = found else {
             return None;
         };
         if self.is_off() {
@@ -240,7 +240,7 @@ impl<K: Kernel> Shim<K> {
             self.hand_over(at, kind, offered);
             return None;
         }
-        self.counters.mmap_served.one();
+        self.counters.mmap_served.count_one();
         Some(at.start)
     }
 }

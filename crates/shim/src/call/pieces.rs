@@ -11,15 +11,15 @@ use crate::shim::Shim;
 use crate::{PAGE, Range};
 
 /// What is asked of [`Kernel::mincore`] at once, in pages.
-const AT_ONCE: usize = 1024;
+const MINCORE_PAGES: usize = 1024;
 
 /// So many mappings are set aside while pieces are moved, and given up to move them back: the kernel refuses mremap(2)
 /// where two more would come within three of the most that there may be (`mremap_to` in mm/mremap.c), and to reserve
 /// addresses takes another.
-const SPARE: usize = 8;
+const SPARE_MAPPINGS: usize = 8;
 
 /// Longer than any mapping on x86-64 can become that does not begin at 0.
-const TOO_MUCH: usize = (1 << 47) - 2 * PAGE;
+const LONGER_THAN_ANY: usize = (1 << 47) - 2 * PAGE;
 
 /// To the program it is one mapping, and it has no mapping too many.
 fn of_one(why: Errno) -> Errno {
@@ -30,7 +30,7 @@ fn of_one(why: Errno) -> Errno {
 }
 
 /// How far moving came.
-struct Stuck {
+struct StoppedMove {
     /// So many bytes were moved.
     moved: usize,
     /// From here on, counted from the target's first byte, the target is reserved still.
@@ -38,9 +38,9 @@ struct Stuck {
     why: Errno,
 }
 
-impl Stuck {
-    fn at_the_start(why: Errno) -> Stuck {
-        Stuck {
+impl StoppedMove {
+    fn at_the_start(why: Errno) -> StoppedMove {
+        StoppedMove {
             moved: 0,
             reserved: 0,
             why,
@@ -51,13 +51,13 @@ impl Stuck {
 impl<K: Kernel> Shim<K> {
     /// Whether there is a mapping at each page, so that an EFAULT is about borders and not about holes.
     pub(super) fn is_all_mapped(&self, range: Range) -> bool {
-        let mut pages = [0; AT_ONCE];
+        let mut pages = [0; MINCORE_PAGES];
         (range.start..range.end)
-            .step_by(AT_ONCE * PAGE)
+            .step_by(MINCORE_PAGES * PAGE)
             .all(|start| {
                 let part = Range {
                     start,
-                    end: range.end.min(start.saturating_add(AT_ONCE * PAGE)),
+                    end: range.end.min(start.saturating_add(MINCORE_PAGES * PAGE)),
                 };
                 // SAFETY: a byte for each page of the part.
                 let found = unsafe { self.kernel.mincore(part, &mut pages[..part.len() / PAGE]) };
@@ -76,7 +76,7 @@ impl<K: Kernel> Shim<K> {
     ///
     /// Those of mremap(2) and mmap(2); the range is then where it was. Only where the kernel refuses to bring it back,
     /// too, what was moved before is lost: unmapped, or not to be used, or zeros where `MREMAP_DONTUNMAP` leaves a mapping.
-    /// For lack of mappings that takes other threads that map meanwhile what was set aside ([`SPARE`]).
+    /// For lack of mappings that takes other threads that map meanwhile what was set aside ([`SPARE_MAPPINGS`]).
     pub(super) unsafe fn remap_pieces(
         &self,
         from: Range,
@@ -113,9 +113,9 @@ impl<K: Kernel> Shim<K> {
     ) -> Result<usize, Errno> {
         let reserved = match target {
             // SAFETY: the caller's target, which he gives up.
-            Some(target) => unsafe { self.reserve(target, len, MAP_FIXED) },
+            Some(target) => unsafe { self.reserve_addresses(target, len, MAP_FIXED) },
             // SAFETY: a new mapping.
-            None => unsafe { self.reserve(0, len, 0) },
+            None => unsafe { self.reserve_addresses(0, len, 0) },
         };
         let at = match (reserved, target) {
             (Ok(at), _) => at,
@@ -132,7 +132,7 @@ impl<K: Kernel> Shim<K> {
         };
         // SAFETY: new mappings; then the caller's range, onto what is reserved; and the mappings are given up.
         let moved = unsafe {
-            self.spare().and_then(|spare| {
+            self.map_spares().and_then(|spare| {
                 let moved = self.move_each(from, at, len, stays);
                 let _ = self.kernel.munmap(spare.start, spare.len());
                 moved
@@ -150,7 +150,7 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: what was just moved goes back to where it was, unless there is something by now.
             let _ = unsafe {
                 if stays == 0 {
-                    self.reserve(from.start, stuck.moved, MAP_FIXED_NOREPLACE)
+                    self.reserve_addresses(from.start, stuck.moved, MAP_FIXED_NOREPLACE)
                 } else {
                     Ok(from.start)
                 }
@@ -178,16 +178,18 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Mappings that are there to be given up. Only once the target is reserved: they may lie anywhere.
-    unsafe fn spare(&self) -> Result<Range, Stuck> {
-        let len = SPARE * PAGE;
+    unsafe fn map_spares(&self) -> Result<Range, StoppedMove> {
+        let len = SPARE_MAPPINGS * PAGE;
         // SAFETY: a new mapping, of which each other page becomes one of its own. Without all of them it is undone.
         unsafe {
-            let start = self.reserve(0, len, 0).map_err(Stuck::at_the_start)?;
-            let mut each = (1..SPARE).step_by(2).map(|n| start + n * PAGE);
+            let start = self
+                .reserve_addresses(0, len, 0)
+                .map_err(StoppedMove::at_the_start)?;
+            let mut each = (1..SPARE_MAPPINGS).step_by(2).map(|n| start + n * PAGE);
             let all = each.try_for_each(|page| self.kernel.mprotect(page, PAGE, PROT_READ));
             if let Err(why) = all {
                 let _ = self.kernel.munmap(start, len);
-                return Err(Stuck::at_the_start(why));
+                return Err(StoppedMove::at_the_start(why));
             }
             let end = start + len;
             Ok(Range { start, end })
@@ -195,7 +197,12 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Addresses that nobody else gets, and that are overwritten piece by piece.
-    unsafe fn reserve(&self, addr: usize, len: usize, fixed: i32) -> Result<usize, Errno> {
+    unsafe fn reserve_addresses(
+        &self,
+        addr: usize,
+        len: usize,
+        fixed: i32,
+    ) -> Result<usize, Errno> {
         let map = Map {
             addr,
             len,
@@ -217,13 +224,13 @@ impl<K: Kernel> Shim<K> {
         at: usize,
         len: usize,
         stays: i32,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), StoppedMove> {
         let flags = MREMAP_MAYMOVE | MREMAP_FIXED | stays;
         let whole = from.len().min(len);
         if whole < from.len() {
             // SAFETY: the end that is to go. What is kept of it is the table's.
             unsafe { self.kernel.munmap(from.start + whole, from.len() - whole) }
-                .map_err(Stuck::at_the_start)?;
+                .map_err(StoppedMove::at_the_start)?;
         }
         let mut moved = 0;
         while moved < whole {
@@ -238,7 +245,7 @@ impl<K: Kernel> Shim<K> {
             }
             // Up to 6.16 the target is unmapped first (`mremap_to` in mm/mremap.c). To try again could hit another
             // thread's mapping.
-            .map_err(|why| Stuck {
+            .map_err(|why| StoppedMove {
                 moved,
                 reserved: moved + new,
                 why,
@@ -268,12 +275,12 @@ impl<K: Kernel> Shim<K> {
     /// vm.overcommit_memory=2 another process may be refused memory at that moment.
     fn is_one_mapping(&self, at: usize, len: usize) -> bool {
         // SAFETY: it changes nothing.
-        match unsafe { self.kernel.mremap(at, len, TOO_MUCH, 0, 0) } {
+        match unsafe { self.kernel.mremap(at, len, LONGER_THAN_ANY, 0, 0) } {
             Err(refused) => refused != Errno::EFAULT,
             // With five levels of page tables there may be so much room where a program asks for high addresses.
             Ok(_) => {
                 // SAFETY: what has just grown there.
-                let _ = unsafe { self.kernel.munmap(at + len, TOO_MUCH - len) };
+                let _ = unsafe { self.kernel.munmap(at + len, LONGER_THAN_ANY - len) };
                 true
             }
         }

@@ -16,7 +16,7 @@ impl<K: Kernel> Shim<K> {
     ///
     /// Those of mprotect(2).
     pub unsafe fn mprotect(&self, addr: usize, len: usize, prot: i32) -> Result<(), Errno> {
-        let range = match Range::of(addr, len) {
+        let range = match Range::from_addr_len(addr, len) {
             Some(range) if !self.is_off() => range,
             // SAFETY: the caller's own call.
             _ => return unsafe { self.kernel.mprotect(addr, len, prot) },
@@ -24,21 +24,21 @@ impl<K: Kernel> Shim<K> {
         let plain = prot & !(PROT_READ | PROT_WRITE) == 0;
         if !plain {
             // SAFETY: the caller's own call.
-            return self.replace(range, || unsafe { self.kernel.mprotect(addr, len, prot) });
+            return self.replace_range(range, || unsafe { self.kernel.mprotect(addr, len, prot) });
         }
         // What is to be written less is so from now on, what is to be written more when the kernel has done it.
         let begun = self.begin_to_change(range, |table| {
-            table.change(range, |kind| kind.prot &= prot as u8);
+            table.change_kinds(range, |kind| kind.prot &= prot as u8);
         })?;
         // It may make more mappings of one.
         // SAFETY: the caller's own call.
         let done = self
-            .evict(range)
+            .unmap_kept_in(range)
             .and_then(|()| self.with_room(|| unsafe { self.kernel.mprotect(addr, len, prot) }));
         if let Some(begun) = begun {
             self.end_with(begun, |table| {
                 if done.is_ok() {
-                    table.change(range, |kind| kind.prot = prot as u8);
+                    table.change_kinds(range, |kind| kind.prot = prot as u8);
                 } else {
                     table.forget(range, false);
                 }
@@ -53,16 +53,16 @@ impl<K: Kernel> Shim<K> {
     /// # Errors
     ///
     /// Those of `call`.
-    pub fn name<T>(
+    pub fn name_range<T>(
         &self,
         addr: usize,
         len: usize,
         call: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if let Some(range) = Range::of(addr, len)
+        if let Some(range) = Range::from_addr_len(addr, len)
             && !self.is_off()
         {
-            self.evict(range)?;
+            self.unmap_kept_in(range)?;
             let done = call();
             // Refused at once, by a kernel without CONFIG_ANON_VMA_NAME above all, or for the name itself. Other errors
             // come on the way.
@@ -76,7 +76,7 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether pages of a range may be older than the program's mapping.
     pub fn may_have_served(&self, addr: usize, len: usize) -> bool {
-        let range = Range::of(addr & !(PAGE - 1), len);
+        let range = Range::from_addr_len(addr & !(PAGE - 1), len);
         range.is_some_and(|range| {
             self.counters.mmap_served.get() > 0
                 && !self.is_off()
@@ -92,7 +92,7 @@ impl<K: Kernel> Shim<K> {
     /// # Errors
     ///
     /// Those of `call`.
-    pub fn other<T>(
+    pub fn change_unfollowed<T>(
         &self,
         addr: usize,
         len: usize,
@@ -100,10 +100,10 @@ impl<K: Kernel> Shim<K> {
     ) -> Result<T, Errno> {
         // They round the address down.
         let low = addr & !(PAGE - 1);
-        if let Some(range) = Range::of(low, len.saturating_add(addr - low))
+        if let Some(range) = Range::from_addr_len(low, len.saturating_add(addr - low))
             && !self.is_off()
         {
-            return self.replace(range, call);
+            return self.replace_range(range, call);
         }
         call()
     }

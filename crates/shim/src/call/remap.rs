@@ -7,11 +7,11 @@ use crate::shim::{Locked, Shim};
 
 /// Whether the kernel has nothing against the arguments of a call to a fixed target.
 fn is_good(from: Range, to: Range, flags: i32, new: usize) -> bool {
-    let target = Range::of(new, to.len());
+    let target = Range::from_addr_len(new, to.len());
     flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) == 0
         && flags & MREMAP_MAYMOVE != 0
         && (flags & MREMAP_DONTUNMAP == 0 || from.len() == to.len())
-        && target.is_some_and(|target| target.and(from).is_none())
+        && target.is_some_and(|target| target.intersection(from).is_none())
 }
 
 impl<K: Kernel> Shim<K> {
@@ -33,7 +33,10 @@ impl<K: Kernel> Shim<K> {
         new: usize,
     ) -> Result<usize, Errno> {
         if self.is_off() {
-            return match (Range::of(old, old_len), Range::of(old, new_len)) {
+            return match (
+                Range::from_addr_len(old, old_len),
+                Range::from_addr_len(old, new_len),
+            ) {
                 // What was served before may be several mappings, and stays one to the program.
                 // SAFETY: the caller's own call.
                 (Some(from), Some(to)) if !self.settings().off => unsafe {
@@ -44,15 +47,15 @@ impl<K: Kernel> Shim<K> {
             };
         }
         // SAFETY: the caller's own call.
-        let remap = || unsafe { self.remap(old, old_len, new_len, flags, new) };
-        match Range::of(new, new_len) {
-            Some(target) if flags & MREMAP_FIXED != 0 => self.replace(target, remap),
+        let remap = || unsafe { self.remap_unobstructed(old, old_len, new_len, flags, new) };
+        match Range::from_addr_len(new, new_len) {
+            Some(target) if flags & MREMAP_FIXED != 0 => self.replace_range(target, remap),
             _ => remap(),
         }
     }
 
     /// The same once nothing is in the way of a fixed target.
-    unsafe fn remap(
+    unsafe fn remap_unobstructed(
         &self,
         old: usize,
         old_len: usize,
@@ -61,7 +64,10 @@ impl<K: Kernel> Shim<K> {
         new: usize,
     ) -> Result<usize, Errno> {
         let to_fixed = flags & MREMAP_FIXED != 0;
-        let (Some(from), Some(to)) = (Range::of(old, old_len), Range::of(old, new_len)) else {
+        let (Some(from), Some(to)) = (
+            Range::from_addr_len(old, old_len),
+            Range::from_addr_len(old, new_len),
+        ) else {
             // A second mapping of what is shared, where there is no old length.
             // SAFETY: the caller's own call.
             let at = unsafe { self.kernel.mremap(old, old_len, new_len, flags, new) }?;
@@ -95,7 +101,7 @@ impl<K: Kernel> Shim<K> {
                 };
                 let free = self
                     .wait_for_others(behind)
-                    .and_then(|()| self.evict(behind));
+                    .and_then(|()| self.unmap_kept_in(behind));
                 if flags & MREMAP_MAYMOVE == 0 {
                     free?;
                 }
@@ -107,10 +113,10 @@ impl<K: Kernel> Shim<K> {
                 start: at,
                 end: at + to.len(),
             };
-            self.mapped(now, |table| match kind {
-                Some(kind) if !self.is_retired() => table.note(now, kind),
+            self.note_mapped(now, |table| match kind {
+                Some(kind) if !self.is_retired() => table.note_live(now, kind),
                 _ => {
-                    table.is_new(now);
+                    table.note_mapped_anew(now);
                 }
             });
         }

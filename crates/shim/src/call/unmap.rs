@@ -2,35 +2,35 @@
 
 use crate::Range;
 use crate::allowance::Allowance;
-use crate::busy::{Begun, TURNS};
 use crate::kernel::{Errno, Kernel};
-use crate::proof::Plain;
+use crate::proof::PlainProof;
+use crate::range_claims::{Claim, MAX_WAIT_TURNS};
 use crate::region::Kind;
 use crate::shim::{Locked, Shim};
 use crate::sync::Ordering;
-use crate::table::{Of, Table};
-use crate::wipe::Use;
+use crate::table::{HabitOf, Table};
+use crate::wipe::RangeDensity;
 
 /// What is kept may cut others, and needs as many places at most.
-pub(crate) const ROOM: usize = 4;
+pub(crate) const PLACES_NEEDED: usize = 4;
 
 /// Memory that may be kept.
 #[derive(Clone, Copy)]
-struct Ready {
+struct ReadyToKeep {
     kind: Kind,
     fingerprint: u64,
 }
 
 /// Whether a range that the program unmaps may be kept.
 enum Readiness {
-    Ready(Ready),
+    Ready(ReadyToKeep),
     Not,
     /// It is not known, or by the habit of its size not even asked for, and so the table was told of it at once.
-    NotAsked(Then),
+    NotAsked(UnmapDecision),
 }
 
 #[derive(Clone, Copy)]
-enum Then {
+enum UnmapDecision {
     /// It is kept. Whether more is now that the kernel can't take than may be, so that some is to be offered.
     Kept(bool),
     /// It would be, if there were not so much already, or so many.
@@ -38,9 +38,9 @@ enum Then {
     /// Another thread is at it.
     Busy,
     /// The kernel unmaps it. Where there may be holes in it, others are told of that until it is over.
-    Pass(Option<Begun>),
+    Pass(Option<Claim>),
     /// Some of it is kept already, or being unmapped: the rest, piece by piece.
-    Pieces(Option<Begun>),
+    Pieces(Option<Claim>),
 }
 
 impl<K: Kernel> Shim<K> {
@@ -54,14 +54,14 @@ impl<K: Kernel> Shim<K> {
     ///
     /// Those of munmap(2).
     pub unsafe fn munmap(&self, addr: usize, len: usize) -> Result<(), Errno> {
-        self.counters.munmap.one();
-        let range = match Range::of(addr, len) {
+        self.counters.munmap.count_one();
+        let range = match Range::from_addr_len(addr, len) {
             Some(range) if !self.is_off() => range,
             // SAFETY: the caller's own call.
             _ => return unsafe { self.kernel.munmap(addr, len) },
         };
         if self.counters.dirty_bytes.get() > 0 {
-            self.look_for(range.len());
+            self.look_for_bytes(range.len());
         }
         let is_full = self.is_full_for(range.len());
         let readiness = if is_full {
@@ -70,55 +70,59 @@ impl<K: Kernel> Shim<K> {
             self.ready_to_keep(range)
         };
         let (ready, may) = match readiness {
-            Readiness::Ready(ready) => (Some(ready), self.allowance(range.len())),
-            _ if is_full => (None, Allowance::of(0)),
-            _ => (None, Allowance::NOTHING),
+            Readiness::Ready(ready) => (Some(ready), self.allowance_for(range.len())),
+            _ if is_full => (None, Allowance::of_budget(0)),
+            _ => (None, Allowance::KEEP_NOTHING),
         };
         let keep_or_not = |table: &mut Table| self.keep_or_not(table, range, may, ready);
         let mut done = match readiness {
             Readiness::NotAsked(then) => Locked::Done(then),
             _ => self.locked(keep_or_not),
         };
-        for _ in 0..TURNS {
+        for _ in 0..MAX_WAIT_TURNS {
             match done {
-                Locked::Done(Then::Busy) => self.or_used_below(range, Self::wait_for_others)?,
+                Locked::Done(UnmapDecision::Busy) => {
+                    self.or_used_below(range, Self::wait_for_others)?
+                }
                 _ => break,
             }
             done = self.locked(keep_or_not);
         }
-        if let Locked::Done(Then::Full) = done {
+        if let Locked::Done(UnmapDecision::Full) = done {
             // With some way to go to the next time. What others give back meanwhile is not waited for.
             self.trim_to(may.trim_to);
             done = self.locked(keep_or_not);
         }
         match done {
-            Locked::Done(Then::Kept(too_firm)) => {
-                self.counters.munmap_kept.one();
+            Locked::Done(UnmapDecision::Kept(too_firm)) => {
+                self.counters.munmap_kept.count_one();
                 if too_firm {
-                    self.offer();
+                    self.offer_oldest();
                 }
                 Ok(())
             }
-            Locked::Done(Then::Pieces(begun)) => {
+            Locked::Done(UnmapDecision::Pieces(begun)) => {
                 // SAFETY: the caller's own call, less what is not the program's any more.
                 let call = || unsafe { self.unmap_the_rest(range) };
                 self.end_after(begun, call)
             }
-            Locked::Done(Then::Busy) => self.keep_others_away(range, || {
+            Locked::Done(UnmapDecision::Busy) => self.keep_others_away(range, || {
                 self.or_used_below(range, Self::forget_and_wait)?;
                 // SAFETY: as above.
                 unsafe { self.unmap_the_rest(range) }
             }),
-            Locked::Done(Then::Full) | Locked::Mine => self.keep_others_away(range, || {
-                if matches!(done, Locked::Mine) {
-                    // What others unmap or give back in it goes first, or they would do it to whoever is given it next.
-                    self.wait_for_leavers();
-                }
-                self.or_used_below(range, Self::forget_and_wait)?;
-                // SAFETY: the caller's own call.
-                self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
-            }),
-            Locked::Done(Then::Pass(begun)) => {
+            Locked::Done(UnmapDecision::Full) | Locked::Mine => {
+                self.keep_others_away(range, || {
+                    if matches!(done, Locked::Mine) {
+                        // What others unmap or give back in it goes first, or they would do it to whoever is given it next.
+                        self.wait_for_leavers();
+                    }
+                    self.or_used_below(range, Self::forget_and_wait)?;
+                    // SAFETY: the caller's own call.
+                    self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
+                })
+            }
+            Locked::Done(UnmapDecision::Pass(begun)) => {
                 // SAFETY: the caller's own call.
                 let call = || unsafe { self.kernel.munmap(addr, len) };
                 // A hole makes two mappings of one, for which there may be no room.
@@ -145,20 +149,20 @@ impl<K: Kernel> Shim<K> {
         let asked = self.try_locked(|table| {
             let kind = table.kind_of(range).filter(|kind| kind.may_be_kept());
             if let Some(kind) = kind
-                && table.habit(Of::Mappings, len).looks()
+                && table.habit_of(HabitOf::Mappings, len).note_end()
             {
-                let served = !table.all_live(range, |region| !region.served);
+                let served = !table.all_live(range, |region| !region.was_served);
                 return Ok((kind, served));
             }
             // Most ranges of a program that uses little of its memory are so, and take the lock once.
-            Err(self.keep_or_not(table, range, Allowance::NOTHING, None))
+            Err(self.keep_or_not(table, range, Allowance::KEEP_NOTHING, None))
         });
         let (kind, served) = match asked {
             Locked::Done(Ok(known)) => known,
             Locked::Done(Err(then)) => return Readiness::NotAsked(then),
             Locked::Mine | Locked::Busy => return Readiness::Not,
         };
-        self.look();
+        self.look_now_and_then();
         match self.make_ready(range, kind, served) {
             Some(ready) => Readiness::Ready(ready),
             None => Readiness::Not,
@@ -166,47 +170,47 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// The same for a range of this kind, of which its habit says that it may be worth it.
-    fn make_ready(&self, range: Range, mut kind: Kind, served: bool) -> Option<Ready> {
+    fn make_ready(&self, range: Range, mut kind: Kind, served: bool) -> Option<ReadyToKeep> {
         let len = range.len();
-        let dense = self.use_of(Of::Mappings, range, kind) == Use::Dense;
-        let trusted = self.learn(Of::Mappings, len, dense, served);
+        let dense = self.use_of(HabitOf::Mappings, range, kind) == RangeDensity::Dense;
+        let trusted = self.learn_from_lifetime(HabitOf::Mappings, len, dense, served);
         if !dense || !trusted {
             return None;
         }
-        if self.budget() < len || self.is_shared(range) {
+        if self.kept_budget() < len || self.is_shared(range) {
             return None;
         }
         if kind.named {
             // Whoever gets it next would not have given it that.
-            self.unname(range);
+            self.unname_or_forget(range);
             kind.named = false;
         }
         let plain = self.prove_plain(range, kind);
-        let fingerprint = if plain == Plain::Yes {
+        let fingerprint = if plain == PlainProof::Yes {
             // Where another thread is at it, that says nothing of its kind.
             self.fill_and_read(range)?
         } else {
             None
         };
         if fingerprint.is_none() {
-            self.counters.passed_unknown.one();
+            self.counters.passed_unknown.count_one();
             let _ = self.try_locked(|table| {
                 let full = table.anchors.are_full();
-                let habit = table.habit(Of::Mappings, len);
-                if plain != Plain::NoRoom {
+                let habit = table.habit_of(HabitOf::Mappings, len);
+                if plain != PlainProof::NoRoom {
                     habit.was_mistaken();
                     return;
                 }
                 // Where mappings of this size bring none, it would be tried in vain each time.
                 if full || habit.brings_anchor {
-                    habit.pauses();
+                    habit.pause_looks();
                 }
                 habit.brings_anchor = true;
                 self.anchors_are_wanted.store(true, Ordering::Relaxed);
             });
         }
         let fingerprint = fingerprint?;
-        Some(Ready { kind, fingerprint })
+        Some(ReadyToKeep { kind, fingerprint })
     }
 
     /// Fills what is to be kept, and says by what it can be told later; nothing where a page is a guard. None where another thread
@@ -218,7 +222,7 @@ impl<K: Kernel> Shim<K> {
         });
         self.use_if_begun(begun, || {
             // SAFETY: it is plain memory that the program has done with, and nobody takes it away meanwhile.
-            let ready = unsafe { self.fill(range) };
+            let ready = unsafe { self.fill_missing(range) };
             // SAFETY: and none of its pages is a guard.
             ready.then(|| unsafe { self.kernel.fingerprint(range) })
         })
@@ -232,32 +236,42 @@ impl<K: Kernel> Shim<K> {
         if kept() == 0 || self.settings().resident != 0 {
             return false;
         }
-        let budget = self.budget();
+        let budget = self.kept_budget();
         let is_full = |budget: usize| kept() > 0 && kept().saturating_add(len) > budget;
         if self.leavers.are_there() {
-            return is_full(Allowance::of(budget).and_meanwhile(budget).meanwhile);
+            return is_full(
+                Allowance::of_budget(budget)
+                    .with_meanwhile(budget)
+                    .meanwhile,
+            );
         }
         if is_full(budget) {
-            self.settle();
+            self.settle_untold();
         }
         is_full(budget)
     }
 
     /// Notes how a lifetime was, and says whether the next is expected to be dense. What was `served` and not used was
     /// zeroed for nothing.
-    pub(super) fn learn(&self, of: Of, len: usize, dense: bool, served: bool) -> bool {
+    pub(super) fn learn_from_lifetime(
+        &self,
+        of: HabitOf,
+        len: usize,
+        dense: bool,
+        served: bool,
+    ) -> bool {
         let lifetimes = self.settings().lifetimes;
         let trusted = self.try_locked(|table| {
-            let habit = table.habit(of, len);
+            let habit = table.habit_of(of, len);
             match (dense, served) {
                 (true, _) => habit.was_dense(),
                 (false, false) => habit.was_thin(),
                 (false, true) => {
-                    self.counters.mistaken.one();
+                    self.counters.mistaken.count_one();
                     match of {
-                        Of::Mappings => habit.was_mistaken(),
+                        HabitOf::Mappings => habit.was_mistaken(),
                         // What was in memory was zeroed, and nothing filled for it.
-                        Of::GivenBack => habit.was_thin(),
+                        HabitOf::GivenBack => habit.was_thin(),
                     }
                 }
             }
@@ -271,7 +285,7 @@ impl<K: Kernel> Shim<K> {
     /// Also where all have, once the program has let the kernel have pages by MADV_FREE. Such a page may go at any moment until it
     /// is written, and then nobody could tell any more whose the range is: it would stay mapped for good. To fill it is to write it
     /// (set_page_dirty in follow_page_pte, mm/gup.c), and what is dirty stays (try_to_unmap_one, mm/rmap.c, Linux 6.18).
-    unsafe fn fill(&self, range: Range) -> bool {
+    unsafe fn fill_missing(&self, range: Range) -> bool {
         let populate = crate::linux::MADV_POPULATE_WRITE;
         let all_there = || self.kernel.all_there(range) == Some(true);
         !self.frees.load(Ordering::Relaxed) && all_there()
@@ -285,10 +299,10 @@ impl<K: Kernel> Shim<K> {
         table: &mut Table,
         range: Range,
         may: Allowance,
-        ready: Option<Ready>,
-    ) -> Then {
-        if self.busy.is_in_the_way(range, self.kernel.thread()) {
-            return Then::Busy;
+        ready: Option<ReadyToKeep>,
+    ) -> UnmapDecision {
+        if self.busy.is_in_the_way(range, self.kernel.thread_id()) {
+            return UnmapDecision::Busy;
         }
         // Above that only those get addresses who ask for them (Documentation/arch/x86/x86_64/5level-paging.rst), and
         // whoever is served would not have.
@@ -296,9 +310,9 @@ impl<K: Kernel> Shim<K> {
         // Nothing may be kept any more where that was said since it was asked what may be.
         if fits
             && !self.is_retired()
-            && let Some(Ready { kind, fingerprint }) = ready
+            && let Some(ReadyToKeep { kind, fingerprint }) = ready
             && table.all_live(range, |region| region.kind.may_be_kept())
-            && table.nodes.has_room(ROOM)
+            && table.nodes.has_room(PLACES_NEEDED)
         {
             let most = if self.leavers.are_there() {
                 may.meanwhile
@@ -306,25 +320,25 @@ impl<K: Kernel> Shim<K> {
                 may.most
             };
             if table.kept_bytes() + table.leaving + range.len() > most {
-                return Then::Full;
+                return UnmapDecision::Full;
             }
             table.keep_all(range, kind, fingerprint);
-            return Then::Kept(self.is_too_firm(table));
+            return UnmapDecision::Kept(self.is_too_firm(table));
         }
         let forgotten = table.forget(range, false);
         if !forgotten.was_plain {
-            self.counters.passed_unknown.one();
-        } else if may == Allowance::NOTHING {
-            self.counters.passed_unused.one();
+            self.counters.passed_unknown.count_one();
+        } else if may == Allowance::KEEP_NOTHING {
+            self.counters.passed_unused.count_one();
         } else {
-            self.counters.passed_budget.one();
+            self.counters.passed_budget.count_one();
         }
         let may_have_holes = forgotten.mapped < range.len();
         let begun = may_have_holes.then(|| self.begin_to_replace(range));
-        if forgotten.others_stay || table.going.last_in(range).is_some() {
-            Then::Pieces(begun)
+        if forgotten.others_stay || table.going.last_range_in(range).is_some() {
+            UnmapDecision::Pieces(begun)
         } else {
-            Then::Pass(begun)
+            UnmapDecision::Pass(begun)
         }
     }
 
@@ -335,13 +349,13 @@ impl<K: Kernel> Shim<K> {
         range: Range,
         wait: impl FnOnce(&Self, Range) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let below = self.busy.is_used_below(range, self.kernel.thread());
+        let below = self.busy.is_used_below(range, self.kernel.thread_id());
         let waited = wait(self, range);
         if below { waited } else { Ok(()) }
     }
 
     /// Takes its name away, where the kernel does that; otherwise it is not known any more, and unmapped.
-    fn unname(&self, range: Range) {
+    fn unname_or_forget(&self, range: Range) {
         // SAFETY: the caller's own range; a name is no content.
         match unsafe { self.kernel.unname(range) } {
             Ok(()) => self.note_of(range, |kind| kind.named = false),

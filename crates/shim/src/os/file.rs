@@ -1,7 +1,7 @@
 //! Reading small files of the kernel's, without memory but the stack.
 
-use super::opened::OPENED;
-use super::{AT_FDCWD, O_CLOEXEC, nr, syscall, thread};
+use super::open_files::OPEN_FILES;
+use super::{AT_FDCWD, O_CLOEXEC, nr, syscall, thread_pointer};
 
 /// A file, by its name, which ends with a NUL; or none, if that is empty.
 #[derive(Clone, Copy)]
@@ -15,13 +15,13 @@ impl<'a> File<'a> {
     }
 
     /// What is done with the open file; none if it can't be opened, and while a thread forks.
-    pub(super) fn with<T>(self, work: impl FnOnce(usize) -> T) -> Option<T> {
+    pub(super) fn with_open<T>(self, work: impl FnOnce(usize) -> T) -> Option<T> {
         if self.0.is_empty() {
             return None;
         }
         let path = self.0.as_ptr() as usize;
         // SAFETY: a path that ends with NUL; the descriptor is our own, and closed again.
-        OPENED.with(thread(), || unsafe {
+        OPEN_FILES.with_file_open(thread_pointer(), || unsafe {
             let fd = syscall(nr::OPENAT, [AT_FDCWD as usize, path, O_CLOEXEC, 0, 0, 0]).ok()?;
             let done = work(fd);
             let _ = syscall(nr::CLOSE, [fd, 0, 0, 0, 0, 0]);
@@ -30,54 +30,60 @@ impl<'a> File<'a> {
     }
 
     /// What is in the file, as far as it fits.
-    pub(super) fn read(self, buffer: &mut [u8]) -> Option<&[u8]> {
-        let got = self.with(|fd| read(fd, buffer))??;
+    pub(super) fn read_start(self, buffer: &mut [u8]) -> Option<&[u8]> {
+        let got = self.with_open(|fd| read_all(fd, buffer))??;
         Some(&buffer[..got])
     }
 
     /// The number that the file begins with.
-    pub(super) fn number(self) -> Option<u64> {
-        number(self.read(&mut [0; 24])?)
+    pub(super) fn read_number(self) -> Option<u64> {
+        leading_number(self.read_start(&mut [0; 24])?)
     }
 
     /// The first line of the file that `wanted` makes something of, in a file that can be read.
-    pub(super) fn look<T>(self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<Option<T>> {
-        self.with(|fd| find(|buffer| read(fd, buffer), wanted))
+    pub(super) fn find_line_if_readable<T>(
+        self,
+        wanted: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Option<Option<T>> {
+        self.with_open(|fd| find_line_in(|buffer| read_all(fd, buffer), wanted))
     }
 
     /// The same of a file that may be long: /proc/PID/maps has a line for each mapping.
-    pub(super) fn look_far<T>(self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<Option<T>> {
-        const FAR: usize = 1 << 16;
-        self.with(|fd| find_within(FAR, |buffer| read(fd, buffer), wanted))
+    pub(super) fn find_far_line_if_readable<T>(
+        self,
+        wanted: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Option<Option<T>> {
+        const MANY_READS: usize = 1 << 16;
+        self.with_open(|fd| find_within(MANY_READS, |buffer| read_all(fd, buffer), wanted))
     }
 
     /// The same, whether it can be read or not.
-    pub(super) fn find<T>(self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
-        self.look(wanted)?
+    pub(super) fn find_line<T>(self, wanted: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+        self.find_line_if_readable(wanted)?
     }
 }
 
 /// A name that is put together.
-pub(super) struct Path {
+pub(super) struct PathBuffer {
     bytes: [u8; 512],
     len: usize,
 }
 
-impl Path {
-    pub(super) const EMPTY: Path = Path {
+impl PathBuffer {
+    pub(super) const EMPTY: PathBuffer = PathBuffer {
         bytes: [0; 512],
         len: 0,
     };
 
     /// The parts one after the other. Empty if they don't fit.
-    pub(super) fn of(parts: &[&[u8]]) -> Path {
-        let mut path = Path::EMPTY;
-        path.set(parts);
+    pub(super) fn from_parts(parts: &[&[u8]]) -> PathBuffer {
+        let mut path = PathBuffer::EMPTY;
+        path.set_parts(parts);
         path
     }
 
     /// The same in place: half a KB is much for the stack of a signal handler.
-    pub(super) fn set(&mut self, parts: &[&[u8]]) {
+    pub(super) fn set_parts(&mut self, parts: &[&[u8]]) {
         self.len = 0;
         for part in parts {
             let Some(place) = self.bytes[..511].get_mut(self.len..self.len + part.len()) else {
@@ -91,7 +97,7 @@ impl Path {
     }
 
     /// Without the NUL.
-    pub(super) fn text(&self) -> &[u8] {
+    pub(super) fn without_nul(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
@@ -103,38 +109,38 @@ impl Path {
     }
 }
 
-fn read(fd: usize, buffer: &mut [u8]) -> Option<usize> {
+fn read_all(fd: usize, buffer: &mut [u8]) -> Option<usize> {
     let args = [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
     // SAFETY: the kernel writes into our buffer, no more than fits.
     unsafe { syscall(nr::READ, args) }.ok()
 }
 
 /// The number at the start of a text.
-pub(super) fn number(text: &[u8]) -> Option<u64> {
+pub(super) fn leading_number(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     let text = core::str::from_utf8(&text[..digits]).ok()?;
     text.parse().ok()
 }
 
 /// The number of a line `name 123` or `name:   123 kB`.
-pub(super) fn field(line: &[u8], name: &[u8]) -> Option<u64> {
+pub(super) fn field_value(line: &[u8], name: &[u8]) -> Option<u64> {
     let rest = line.strip_prefix(name)?;
     let rest = rest.strip_prefix(b":").unwrap_or(rest);
     let value = rest.trim_ascii_start();
-    (value.len() < rest.len()).then(|| number(value))?
+    (value.len() < rest.len()).then(|| leading_number(value))?
 }
 
 /// As large as a line may be: one that doesn't fit is left out. The name of a control group has to.
-const LINE: usize = 512;
+const MAX_LINE_BYTES: usize = 512;
 /// So much of a file is looked at: the largest is /proc/meminfo, of 1.6 KB.
-const READS: usize = 64;
+const MAX_READS: usize = 64;
 
 /// The first line that `wanted` makes something of. `more` reads what comes next, and nothing at the end.
-fn find<T>(
+fn find_line_in<T>(
     more: impl FnMut(&mut [u8]) -> Option<usize>,
     wanted: impl FnMut(&[u8]) -> Option<T>,
 ) -> Option<T> {
-    find_within(READS, more, wanted)
+    find_within(MAX_READS, more, wanted)
 }
 
 /// The same, with so many reads at most.
@@ -143,10 +149,10 @@ fn find_within<T>(
     mut more: impl FnMut(&mut [u8]) -> Option<usize>,
     mut wanted: impl FnMut(&[u8]) -> Option<T>,
 ) -> Option<T> {
-    let mut buffer = [0; LINE];
+    let mut buffer = [0; MAX_LINE_BYTES];
     let (mut len, mut too_long) = (0, false);
     for _ in 0..reads {
-        let got = more(&mut buffer[len..])?.min(LINE - len);
+        let got = more(&mut buffer[len..])?.min(MAX_LINE_BYTES - len);
         if got == 0 {
             // What has no end of line.
             return if too_long {
@@ -168,7 +174,7 @@ fn find_within<T>(
         }
         buffer.copy_within(start..len, 0);
         len -= start;
-        if len == LINE {
+        if len == MAX_LINE_BYTES {
             (len, too_long) = (0, true);
         }
     }
@@ -189,7 +195,7 @@ mod tests {
             at += len;
             Some(len)
         };
-        let none: Option<()> = find(more, |line| {
+        let none: Option<()> = find_line_in(more, |line| {
             lines.push(line.to_vec());
             None
         });
@@ -200,7 +206,7 @@ mod tests {
     /// Check that a line that is too long is left out, whole, and that nothing else is.
     #[test]
     fn long_lines() {
-        let long = vec![b'x'; 3 * LINE];
+        let long = vec![b'x'; 3 * MAX_LINE_BYTES];
         let text = [&b"a 1\n"[..], &long, b"\nb 2\n\nc 3"].concat();
         for step in [1000, 511, 100] {
             assert_eq!(
@@ -215,25 +221,40 @@ mod tests {
     /// Check that fields are read by their whole name.
     #[test]
     fn fields() {
-        assert_eq!(field(b"inactive_file 40960", b"inactive_file"), Some(40960));
-        assert_eq!(field(b"inactive_file 40960", b"inactive"), None);
         assert_eq!(
-            field(b"CommitLimit:    12341828 kB", b"CommitLimit"),
+            field_value(b"inactive_file 40960", b"inactive_file"),
+            Some(40960)
+        );
+        assert_eq!(field_value(b"inactive_file 40960", b"inactive"), None);
+        assert_eq!(
+            field_value(b"CommitLimit:    12341828 kB", b"CommitLimit"),
             Some(12_341_828)
         );
         for bad in [&b""[..], b"a", b"a ", b"a:", b"a1", b"a x"] {
-            assert_eq!(field(bad, b"a"), None);
+            assert_eq!(field_value(bad, b"a"), None);
         }
     }
 
     /// Check that what is in no file is none, and that a file is read to its end.
     #[test]
     fn files() {
-        assert!(Path::EMPTY.file().number().is_none());
-        assert!(Path::of(&[&[b'/'; 600]]).text().is_empty());
+        assert!(PathBuffer::EMPTY.file().read_number().is_none());
+        assert!(
+            PathBuffer::from_parts(&[&[b'/'; 600]])
+                .without_nul()
+                .is_empty()
+        );
         let meminfo = File::named(b"/proc/meminfo\0");
-        assert!(meminfo.find(|line| field(line, b"DirectMap4k")).is_some());
-        assert!(meminfo.find(|line| field(line, b"Nothing")).is_none());
+        assert!(
+            meminfo
+                .find_line(|line| field_value(line, b"DirectMap4k"))
+                .is_some()
+        );
+        assert!(
+            meminfo
+                .find_line(|line| field_value(line, b"Nothing"))
+                .is_none()
+        );
     }
 
     proptest! {

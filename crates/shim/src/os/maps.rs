@@ -4,21 +4,21 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::file::File;
-use super::lasting::{ENOTTY, Lasting};
+use super::kept_open::{ENOTTY, KeptOpenFile};
 use super::{cpu_now, nr, syscall};
 use crate::kernel::{Errno, Mapping};
 use crate::{PAGE, Range};
 
-const MAPS: File<'_> = File::named(b"/proc/self/maps\0");
+const MAPS_FILE: File<'_> = File::named(b"/proc/self/maps\0");
 /// `_IOWR('f', 17, struct procmap_query)`.
 const PROCMAP_QUERY: usize = 0xc068_6611;
-const READABLE: u64 = 1;
-const WRITABLE: u64 = 2;
+const QUERY_READABLE: u64 = 1;
+const QUERY_WRITABLE: u64 = 2;
 
 /// `struct procmap_query`.
 #[repr(C)]
 #[derive(Default)]
-struct Query {
+struct MappingQuery {
     size: u64,
     query_flags: u64,
     query_addr: u64,
@@ -38,7 +38,7 @@ struct Query {
 /// The kernel has no such query.
 static BY_TEXT: AtomicBool = AtomicBool::new(false);
 
-static ASKED: Lasting = Lasting::of(MAPS);
+static MAPS_DESCRIPTOR: KeptOpenFile = KeptOpenFile::for_file(MAPS_FILE);
 
 /// How long it took to read the text, the last time, ns.
 static TEXT_NS: AtomicUsize = AtomicUsize::new(0);
@@ -59,7 +59,7 @@ pub(super) fn mapping_at(range: Range) -> Option<Mapping> {
     let found = if BY_TEXT.load(Ordering::Relaxed) {
         by_text(range)
     } else {
-        match ASKED.ask(|fd| by_query(fd, range))? {
+        match MAPS_DESCRIPTOR.ask_file(|fd| by_query(fd, range))? {
             Ok(found) => Some(found),
             Err(Errno(ENOTTY)) => {
                 BY_TEXT.store(true, Ordering::Relaxed);
@@ -68,19 +68,19 @@ pub(super) fn mapping_at(range: Range) -> Option<Mapping> {
             Err(_) => None,
         }
     };
-    found.filter(|mapping| mapping.range.and(range) == Some(range))
+    found.filter(|mapping| mapping.range.intersection(range) == Some(range))
 }
 
-/// See [`Lasting::forget`].
+/// See [`KeptOpenFile::forget_descriptor`].
 pub(super) fn forget_descriptor(may_close: impl Fn() -> bool) {
-    ASKED.forget(may_close);
+    MAPS_DESCRIPTOR.forget_descriptor(may_close);
 }
 
 fn by_query(fd: usize, range: Range) -> Result<Mapping, Errno> {
-    let mut query = Query {
-        size: size_of::<Query>() as u64,
+    let mut query = MappingQuery {
+        size: size_of::<MappingQuery>() as u64,
         query_addr: range.start as u64,
-        ..Query::default()
+        ..MappingQuery::default()
     };
     let args = [fd, PROCMAP_QUERY, (&raw mut query) as usize, 0, 0, 0];
     // SAFETY: the kernel reads and writes so many bytes of our own place as it says, and no name is asked for.
@@ -90,7 +90,7 @@ fn by_query(fd: usize, range: Range) -> Result<Mapping, Errno> {
             start: query.start as usize,
             end: query.end as usize,
         },
-        is_plain: query.flags == READABLE | WRITABLE
+        is_plain: query.flags == QUERY_READABLE | QUERY_WRITABLE
             && (query.inode, query.device) == (0, [0, 0])
             && query.page_size == PAGE as u64,
     })
@@ -98,8 +98,8 @@ fn by_query(fd: usize, range: Range) -> Result<Mapping, Errno> {
 
 fn by_text(range: Range) -> Option<Mapping> {
     let began = cpu_now();
-    let found = MAPS.look_far(|line| {
-        let mapping = parse(line)?;
+    let found = MAPS_FILE.find_far_line_if_readable(|line| {
+        let mapping = parse_line(line)?;
         (mapping.range.end > range.start).then_some(mapping)
     });
     let took = usize::try_from(cpu_now().saturating_sub(began)).unwrap_or(usize::MAX);
@@ -111,10 +111,10 @@ fn by_text(range: Range) -> Option<Mapping> {
 }
 
 /// A line of proc_pid_maps(5).
-fn parse(line: &[u8]) -> Option<Mapping> {
+fn parse_line(line: &[u8]) -> Option<Mapping> {
     let mut fields = line.split(|b| *b == b' ').filter(|field| !field.is_empty());
     let mut ends = fields.next()?.split(|b| *b == b'-');
-    let mut end = || ends.next().and_then(hexadecimal);
+    let mut end = || ends.next().and_then(parse_hexadecimal);
     let (start, end) = (end()?, end()?);
     let (rights, _offset, device, inode) = (
         fields.next()?,
@@ -129,7 +129,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-fn hexadecimal(text: &[u8]) -> Option<usize> {
+fn parse_hexadecimal(text: &[u8]) -> Option<usize> {
     usize::from_str_radix(core::str::from_utf8(text).ok()?, 16).ok()
 }
 
@@ -140,8 +140,8 @@ mod tests {
     /// Check that lines are read as the kernel writes them, and foreign text is none.
     #[test]
     fn lines() {
-        let plain = |line: &str| parse(line.as_bytes()).map(|found| found.is_plain);
-        let range = |line: &str| parse(line.as_bytes()).map(|found| found.range);
+        let plain = |line: &str| parse_line(line.as_bytes()).map(|found| found.is_plain);
+        let range = |line: &str| parse_line(line.as_bytes()).map(|found| found.range);
         let heap =
             "5581d000-5581e000 rw-p 00000000 00:00 0                                  [heap]";
         assert_eq!(plain(heap), Some(true));
@@ -181,7 +181,7 @@ mod tests {
         // SAFETY: a mapping of our own.
         unsafe {
             let at = libc::mmap(std::ptr::null_mut(), len, 3, 0x22, -1, 0) as usize;
-            let whole = Range::of(at, len).unwrap();
+            let whole = Range::from_addr_len(at, len).unwrap();
             let asked = |range| {
                 BY_TEXT.store(false, Ordering::Relaxed);
                 let first = mapping_at(range);
@@ -193,7 +193,7 @@ mod tests {
             assert!(asked(whole).unwrap().is_plain);
             libc::mprotect(at as *mut libc::c_void, PAGE, 1);
             assert_eq!(asked(whole), None);
-            let first = Range::of(at, PAGE).unwrap();
+            let first = Range::from_addr_len(at, PAGE).unwrap();
             assert_eq!(asked(first).map(|found| found.is_plain), Some(false));
             libc::munmap(at as *mut libc::c_void, len);
             assert_eq!(asked(whole), None);

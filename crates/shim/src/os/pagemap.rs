@@ -3,27 +3,27 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::file::File;
-use super::lasting::{ENOTTY, Lasting};
+use super::kept_open::{ENOTTY, KeptOpenFile};
 use super::{nr, syscall};
 use crate::kernel::Errno;
 use crate::{PAGE, Range};
 
 /// At a time, so that any stack has room for them.
-const PAGES: usize = 128;
+const ENTRIES_PER_READ: usize = 128;
 /// It is in memory.
-const PRESENT: u64 = 1 << 63;
+const PRESENT_BIT: u64 = 1 << 63;
 /// It is swapped out, or there is a mark in its place; the low bits say which.
-const SWAPPED: u64 = 1 << 62;
+const SWAPPED_BIT: u64 = 1 << 62;
 const SWAP_TYPE: u64 = 0x1f;
 /// Types from this one on are for migration, damaged pages, devices and marks (include/linux/swap.h: there are 32, and no
 /// more than ten of those are special).
 const MOST_SWAP_FILES: u64 = 22;
 /// And nobody else maps it. When the other process has exited, run another program or written the page, the bit
 /// is back.
-const EXCLUSIVE: u64 = 1 << 56;
+const EXCLUSIVE_BIT: u64 = 1 << 56;
 
-const PAGEMAP: File<'_> = File::named(b"/proc/self/pagemap\0");
-static ASKED: Lasting = Lasting::of(PAGEMAP);
+const PAGEMAP_FILE: File<'_> = File::named(b"/proc/self/pagemap\0");
+static PAGEMAP_DESCRIPTOR: KeptOpenFile = KeptOpenFile::for_file(PAGEMAP_FILE);
 /// The kernel has no such query.
 static NO_SCAN: AtomicBool = AtomicBool::new(false);
 
@@ -38,7 +38,7 @@ const PAGE_IS_HUGE: u64 = 1 << 6;
 /// `struct pm_scan_arg` (include/uapi/linux/fs.h, Linux 6.7).
 #[repr(C)]
 #[derive(Default)]
-struct Scan {
+struct ScanArguments {
     size: u64,
     flags: u64,
     start: u64,
@@ -68,11 +68,11 @@ fn has_any(range: Range, kinds: u64) -> Option<bool> {
     if NO_SCAN.load(Ordering::Relaxed) {
         return None;
     }
-    let asked = ASKED.ask(|fd| {
+    let asked = PAGEMAP_DESCRIPTOR.ask_file(|fd| {
         // A page_region: begin, end and kinds. One is enough.
         let mut found = [0_u64; 3];
-        let mut scan = Scan {
-            size: size_of::<Scan>() as u64,
+        let mut scan = ScanArguments {
+            size: size_of::<ScanArguments>() as u64,
             start: range.start as u64,
             end: range.end as u64,
             found_at: (&raw mut found) as u64,
@@ -80,7 +80,7 @@ fn has_any(range: Range, kinds: u64) -> Option<bool> {
             most_pages: 1,
             wanted_any: kinds,
             told: kinds,
-            ..Scan::default()
+            ..ScanArguments::default()
         };
         let args = [fd, PAGEMAP_SCAN, (&raw mut scan) as usize, 0, 0, 0];
         // SAFETY: the kernel writes into our own places, no more than there is room for.
@@ -92,18 +92,18 @@ fn has_any(range: Range, kinds: u64) -> Option<bool> {
     asked?.ok().map(|found| found > 0)
 }
 
-/// See [`Lasting::forget`].
+/// See [`KeptOpenFile::forget_descriptor`].
 pub(super) fn forget_descriptor(may_close: impl Fn() -> bool) {
-    ASKED.forget(may_close);
+    PAGEMAP_DESCRIPTOR.forget_descriptor(may_close);
 }
 
 /// Shows the entries of a range, so many at a time, until `go_on` says no. Whether it never did; none where they can't be read.
-fn each(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> Option<bool> {
+fn each_entries(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> Option<bool> {
     let all = |fd| {
-        let mut entries = [0_u64; PAGES];
+        let mut entries = [0_u64; ENTRIES_PER_READ];
         let mut start = range.start;
         while start < range.end {
-            let pages = PAGES.min((range.end - start) / PAGE);
+            let pages = ENTRIES_PER_READ.min((range.end - start) / PAGE);
             let at = entries.as_mut_ptr() as usize;
             let args = [fd, at, pages * 8, start / PAGE * 8, 0, 0];
             // SAFETY: the kernel writes as many entries as there is room for.
@@ -118,20 +118,20 @@ fn each(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> Option<bool> {
         }
         Some(true)
     };
-    PAGEMAP.with(all)?
+    PAGEMAP_FILE.with_open(all)?
 }
 
 /// Whether nobody else maps a page of the range, up to the first that somebody does.
 pub(super) fn are_exclusive(range: Range) -> bool {
-    let shared = |entry: &u64| entry & PRESENT != 0 && entry & EXCLUSIVE == 0;
-    each(range, |entries| !entries.iter().any(shared)) == Some(true)
+    let shared = |entry: &u64| entry & PRESENT_BIT != 0 && entry & EXCLUSIVE_BIT == 0;
+    each_entries(range, |entries| !entries.iter().any(shared)) == Some(true)
 }
 
 /// Whether each page is in memory or swapped out. A page that was never touched since it was mapped is neither, nor is a
 /// guard page; before Linux 6.15 a guard page looks as if it was swapped out, but for its type. None where that can't be read.
 pub(super) fn all_there(range: Range) -> Option<bool> {
     let there = |entry: &u64| {
-        entry & PRESENT != 0 || entry & SWAPPED != 0 && entry & SWAP_TYPE < MOST_SWAP_FILES
+        entry & PRESENT_BIT != 0 || entry & SWAPPED_BIT != 0 && entry & SWAP_TYPE < MOST_SWAP_FILES
     };
-    each(range, |entries| entries.iter().all(there))
+    each_entries(range, |entries| entries.iter().all(there))
 }

@@ -5,9 +5,9 @@
 //! descriptor, of a ring, of a device, of a pipe that pages were lent to (vmsplice(2)), of a socket that sends from the
 //! program's memory (MSG_ZEROCOPY).
 
-use super::file::{File, field, number};
-use super::opened::OPENED;
-use super::{AT_FDCWD, O_CLOEXEC, nr, syscall, thread};
+use super::file::{File, field_value, leading_number};
+use super::open_files::OPEN_FILES;
+use super::{AT_FDCWD, O_CLOEXEC, nr, syscall, thread_pointer};
 use crate::kernel::Pins;
 
 /// So many descriptors are looked at; with more nothing is kept.
@@ -32,15 +32,15 @@ const HARMLESS_DEVICES: [&[u8]; 14] = [
 
 /// What is found, but that what could not be read is not known for good: no file is opened while a thread forks.
 pub(super) fn or_while_forking(find: impl FnOnce() -> Pins) -> Pins {
-    let refused = OPENED.refused();
+    let refused = OPEN_FILES.refused_count();
     match find() {
-        Pins::Perhaps if OPENED.refused() != refused => Pins::PerhapsNow,
+        Pins::Perhaps if OPEN_FILES.refused_count() != refused => Pins::PerhapsNow,
         pins => pins,
     }
 }
 
-/// See [`Kernel::pins`](crate::Kernel::pins).
-pub(super) fn find() -> Pins {
+/// See [`Kernel::pinned_pages`](crate::Kernel::pinned_pages).
+pub(super) fn find_pins() -> Pins {
     if are_counted() || has_requests() && are_mapped() {
         return Pins::Perhaps;
     }
@@ -50,9 +50,9 @@ pub(super) fn find() -> Pins {
 /// proc_pid_status(5): pages that are pinned for long, and what is locked, as some drivers count what they pin.
 fn are_counted() -> bool {
     let (mut pinned, mut locked) = (None, None);
-    let both = File::named(b"/proc/self/status\0").find(|line| {
-        pinned = pinned.or_else(|| field(line, b"VmPin"));
-        locked = locked.or_else(|| field(line, b"VmLck"));
+    let both = File::named(b"/proc/self/status\0").find_line(|line| {
+        pinned = pinned.or_else(|| field_value(line, b"VmPin"));
+        locked = locked.or_else(|| field_value(line, b"VmLck"));
         pinned.zip(locked)
     });
     both != Some((0, 0))
@@ -61,12 +61,12 @@ fn are_counted() -> bool {
 /// Whether anybody on this machine has a context of libaio, which has no descriptor. Only then the mappings are looked
 /// through.
 fn has_requests() -> bool {
-    File::named(b"/proc/sys/fs/aio-nr\0").number() != Some(0)
+    File::named(b"/proc/sys/fs/aio-nr\0").read_number() != Some(0)
 }
 
 /// Requests of libaio, rings and devices that are mapped.
 fn are_mapped() -> bool {
-    let looked = File::named(b"/proc/self/maps\0").look_far(|line| {
+    let looked = File::named(b"/proc/self/maps\0").find_far_line_if_readable(|line| {
         let name = line.iter().position(|b| matches!(b, b'/' | b'['))?;
         is_pinning(&line[name..]).then_some(())
     });
@@ -87,7 +87,7 @@ fn is_pinning(name: &[u8]) -> bool {
 fn by_descriptors() -> Option<Pins> {
     let path = c"/proc/self/fd".as_ptr() as usize;
     const O_DIRECTORY: usize = 0o200_000;
-    OPENED.with(thread(), || {
+    OPEN_FILES.with_file_open(thread_pointer(), || {
         let args = [AT_FDCWD as usize, path, O_CLOEXEC | O_DIRECTORY, 0, 0, 0];
         // SAFETY: a path that ends with NUL; the descriptor is our own, and closed again.
         unsafe {
@@ -117,7 +117,7 @@ fn look_through(folder: usize) -> Option<Pins> {
             if count > MOST_DESCRIPTORS {
                 return None;
             }
-            let Some(descriptor) = number(name) else {
+            let Some(descriptor) = leading_number(name) else {
                 // The folder itself, and the one above.
                 continue;
             };
@@ -133,10 +133,10 @@ fn look_through(folder: usize) -> Option<Pins> {
 /// The name of the first of getdents64(2)'s entries, with its NUL, and what is behind it.
 fn first_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
     /// Two words, the entry's length and its type.
-    const NAME: usize = 19;
+    const NAME_OFFSET: usize = 19;
     let len = usize::from(u16::from_ne_bytes([*entries.get(16)?, *entries.get(17)?]));
     let entry = entries.get(..len)?;
-    let name = entry.get(NAME..)?;
+    let name = entry.get(NAME_OFFSET..)?;
     let end = name.iter().position(|b| *b == 0)? + 1;
     Some((&name[..end], &entries[len..]))
 }

@@ -3,18 +3,18 @@
 
 use core::ffi::c_int;
 
-use super::{next, shim};
+use super::{next_function, shim_of_process};
 
-type Trim = unsafe extern "C" fn(usize) -> c_int;
+type MallocTrim = unsafe extern "C" fn(usize) -> c_int;
 
 exported! {
     fn malloc_trim(pad: usize) -> c_int {
-        if shim().is_some_and(|shim| shim.drops_heap_trim()) {
+        if shim_of_process().is_some_and(|shim| shim.drops_heap_trim()) {
             return 0;
         }
-        match next::function(c"malloc_trim") {
+        match next_function::next_function(c"malloc_trim") {
             // SAFETY: it is the program's function of that name, which is of this type by its man page.
-            Some(address) => core::mem::transmute::<usize, Trim>(address)(pad),
+            Some(address) => core::mem::transmute::<usize, MallocTrim>(address)(pad),
             // musl has none.
             None => 0,
         }

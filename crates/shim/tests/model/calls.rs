@@ -26,16 +26,16 @@ macro_rules! call {
 }
 
 impl Threads for Fake {
-    fn thread(&self) -> usize {
+    fn thread_id(&self) -> usize {
         self.thread.get() + 1
     }
-    fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
+    fn sleep_while(&self, _: &AtomicU32, _: u32, _: u32) {
         self.slept.set(true);
     }
-    fn wake(&self, _: &AtomicU32) {
+    fn wake_all(&self, _: &AtomicU32) {
         self.meddle();
     }
-    fn now(&self) -> u64 {
+    fn now_ns(&self) -> u64 {
         self.clock.set(self.clock.get() + 200_000_000);
         self.clock.get()
     }
@@ -138,7 +138,7 @@ unsafe impl Kernel for Fake {
         }
         self.meddle();
     }
-    unsafe fn clear(&self, range: Range) -> usize {
+    unsafe fn clear_used(&self, range: Range) -> usize {
         let mut zeros = 0;
         for n in numbers(range) {
             if self.pages.borrow()[&n].value == 0 {
@@ -175,7 +175,7 @@ unsafe impl Kernel for Fake {
         }
         let (whole, attr) = self.whole_mapping(range.start / PAGE)?;
         let plain = attr.flags & (MAP_PRIVATE | MAP_SHARED | MAP_ANONYMOUS);
-        (whole.and(range) == Some(range)).then_some(Mapping {
+        (whole.intersection(range) == Some(range)).then_some(Mapping {
             range: whole,
             is_plain: attr.prot == 3 && plain == MAP_PRIVATE | MAP_ANONYMOUS,
         })
@@ -186,7 +186,7 @@ unsafe impl Kernel for Fake {
         let there = |page: &super::fake::Page| !page.guard && (page.present || page.value != 0);
         Some(!self.filtered.get() && self.all(range, there))
     }
-    unsafe fn mark(&self, range: Range, _: u64) {
+    unsafe fn write_marks(&self, range: Range, _: u64) {
         numbers(range).for_each(|n| self.write(n * PAGE, MARK));
         self.meddle();
     }
@@ -221,7 +221,7 @@ unsafe impl Kernel for Fake {
         self.meddle();
         range.len()
     }
-    fn pins(&self) -> Pins {
+    fn pinned_pages(&self) -> Pins {
         if self.pinned.borrow().is_empty() && !self.filtered.get() {
             Pins::None
         } else {
@@ -238,14 +238,14 @@ unsafe impl Kernel for Fake {
     fn is_own(&self, range: Range) -> bool {
         !self.filtered.get() && self.all(range, |p| !p.shared)
     }
-    fn resident(&self) -> Option<usize> {
+    fn resident_bytes(&self) -> Option<usize> {
         let present = self.pages.borrow().values().filter(|p| p.present).count();
         (!self.filtered.get()).then_some(present * PAGE)
     }
-    fn bound(&self) -> Option<usize> {
+    fn mapping_limit(&self) -> Option<usize> {
         self.bound.get().filter(|_| !self.filtered.get())
     }
-    fn pressure(&self) -> Option<Pressure> {
+    fn memory_pressure(&self) -> Option<Pressure> {
         // The program would be killed for it.
         assert!(!self.filtered.get());
         Some(if self.short.get() {

@@ -61,7 +61,7 @@ impl World {
     pub(super) fn resync(&self, range: Range) {
         let mut gone = [false; PAGES];
         self.shim.each_region(|kept, held| {
-            if !matches!(held, quell_shim::Held::Live(..)) {
+            if !matches!(held, quell_shim::RangeUse::Live(..)) {
                 numbers(kept).for_each(|n| gone[n] = true);
             }
         });

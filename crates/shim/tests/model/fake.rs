@@ -88,7 +88,7 @@ pub struct Fake {
 }
 
 pub(super) fn checked(addr: usize, len: usize) -> Result<Range, Errno> {
-    Range::of(addr, len)
+    Range::from_addr_len(addr, len)
         .filter(|r| r.end <= END)
         .ok_or(Errno::EINVAL)
 }
@@ -355,14 +355,14 @@ impl Fake {
         }
         let (from, to_len) = (
             checked(old, old_len)?,
-            Range::of(0, new_len).ok_or(Errno::EINVAL)?.end,
+            Range::from_addr_len(0, new_len).ok_or(Errno::EINVAL)?.end,
         );
         let target = if fixed {
             Some(checked(new, to_len)?)
         } else {
             None
         };
-        if target.is_some_and(|t| t.start < BASE || t.and(from).is_some()) {
+        if target.is_some_and(|t| t.start < BASE || t.intersection(from).is_some()) {
             return bad;
         }
         // Before anything is looked at, up to Linux 6.16.

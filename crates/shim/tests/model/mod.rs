@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use quell_shim::linux::{MADV_DONTDUMP, MADV_HUGEPAGE, MADV_NOHUGEPAGE};
-use quell_shim::{Counters, Held, Node, PAGE, Range, Scratch, Settings, Shim, Zero};
+use quell_shim::{Counters, Node, PAGE, Range, RangeUse, Scratch, Settings, Shim, ZeroLimit};
 
 use fake::{Attr, BASE, Fake, PAGES};
 use promise::{Promise, numbers};
@@ -130,7 +130,7 @@ impl World {
             keep: setup.keep * PAGE,
             resident: setup.resident * PAGE,
             hint: setup.hint * PAGE,
-            zero: Zero::UpTo(32 * PAGE),
+            zero: ZeroLimit::UpTo(32 * PAGE),
             batch: setup.batch,
             least: setup.least * PAGE,
             least_zeroed: PAGE,
@@ -218,7 +218,10 @@ impl World {
 
     /// Another thread is at it.
     fn is_busy(&self, range: Range) -> bool {
-        self.busy.borrow().iter().any(|b| b.and(range).is_some())
+        self.busy
+            .borrow()
+            .iter()
+            .any(|b| b.intersection(range).is_some())
     }
 
     /// Everything that can be seen from outside.
@@ -234,10 +237,10 @@ impl World {
             for n in numbers(range) {
                 kept[n] = Some(held);
             }
-            if matches!(held, Held::Dirty | Held::Leaving) {
+            if matches!(held, RangeUse::Dirty | RangeUse::Leaving) {
                 bytes += range.len();
             }
-            if held == Held::Leaving {
+            if held == RangeUse::Leaving {
                 self.fail("something is leaving, and nobody is at it");
             }
         });
@@ -253,7 +256,7 @@ impl World {
         for (n, page) in pages.iter() {
             real[n - BASE / PAGE] = Some(page);
         }
-        let is_held = |n: usize| !matches!(kept[n], None | Some(Held::Live(..)));
+        let is_held = |n: usize| !matches!(kept[n], None | Some(RangeUse::Live(..)));
         let held: [bool; PAGES] = std::array::from_fn(is_held);
         // What was offered to the kernel and taken is as good as changed unseen: nobody can tell whose it is.
         let mut unseen = self.unseen.get();
@@ -269,7 +272,7 @@ impl World {
             match (promise.pages[n], real[n], kept[n]) {
                 (None, None, held) if held.is_none() || unseen => {}
                 (Some(own), Some(real), held) => {
-                    if !unseen && !matches!(held, None | Some(Held::Live(..))) {
+                    if !unseen && !matches!(held, None | Some(RangeUse::Live(..))) {
                         self.fail(&format!("page {n} is the program's, and kept"));
                     }
                     if own.attr != real.attr {
@@ -286,7 +289,7 @@ impl World {
                     let right = match held {
                         None => true,
                         // It may be taken for advised where it is not.
-                        Some(Held::Live(prot, keeps)) => {
+                        Some(RangeUse::Live(prot, keeps)) => {
                             plain && prot == own.attr.prot && (advice == 0 || !keeps)
                         }
                         Some(_) => false,
@@ -304,7 +307,7 @@ impl World {
                         ..
                     } = real.attr;
                     let plain = (prot, advice, locked, name) == (3, 0, false, 0);
-                    if !unseen && (!plain || matches!(held, Held::Live(..))) {
+                    if !unseen && (!plain || matches!(held, RangeUse::Live(..))) {
                         self.fail(&format!("page {n}: {real:?} is nobody's, and {held:?}"));
                     }
                 }

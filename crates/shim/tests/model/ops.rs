@@ -1,7 +1,7 @@
 //! One call of the program's: chosen by the bytes, made, and compared.
 
 use quell_shim::linux::*;
-use quell_shim::{Held, PAGE, Range};
+use quell_shim::{PAGE, Range, RangeUse};
 
 use super::World;
 use super::fake::{BASE, END, PAGES};
@@ -85,7 +85,7 @@ impl World {
     pub(super) fn leaked(&self) -> [bool; PAGES] {
         let mut kept = [false; PAGES];
         self.shim.each_region(|range, held| {
-            if !matches!(held, Held::Live(..)) {
+            if !matches!(held, RangeUse::Live(..)) {
                 kept[numbers(range)].fill(true);
             }
         });

@@ -38,7 +38,7 @@ impl World {
         }
         let bad = new_len == 0
             || matches!(flags, 2 | 8)
-            || (fixed && (to.end > END || to.and(from).is_some()));
+            || (fixed && (to.end > END || to.intersection(from).is_some()));
         // What is to be expected, and whether there is room to move pieces: what is several mappings to the kernel is moved
         // piece by piece, and mappings are set aside for that, not in the target; wherever that lies in a gap, there must
         // be room for them on one side of it.
@@ -150,7 +150,8 @@ impl World {
         self.note(format!("mlock {range:x?}"));
         let kernel = self.shim.kernel();
         let done = self.call(Some(range), !whole, || {
-            self.shim.other(addr, len, || kernel.mlock(addr, len))
+            self.shim
+                .change_unfollowed(addr, len, || kernel.mlock(addr, len))
         });
         if done.is_ok() != self.is_all_there(range) && !self.loose.get() {
             self.fail(&format!("mlock: {done:?}"));
@@ -173,7 +174,7 @@ impl World {
         let kernel = self.shim.kernel();
         let done = self.call(Some(range), !whole, || {
             let call = || kernel.name(range, name);
-            self.shim.name(range.start, range.len(), call)
+            self.shim.name_range(range.start, range.len(), call)
         });
         if done.is_ok() != self.is_all_there(range) && !self.loose.get() {
             self.fail(&format!("name: {done:?}"));
@@ -218,7 +219,7 @@ impl World {
         }
         if what % 8 == 1 {
             // What need not be done is left for some calls.
-            self.shim.crowd(what as u32 / 8);
+            self.shim.pretend_crowd(what as u32 / 8);
             return;
         }
         for n in numbers(range) {

@@ -1,7 +1,7 @@
 //! What the program, a device or another process does past the library, by the bytes.
 
 use quell_shim::linux::*;
-use quell_shim::{Held, Map, PAGE, Range};
+use quell_shim::{Map, PAGE, Range, RangeUse};
 
 use super::World;
 use super::fake::{BASE, Fake, MARK, PAGES};
@@ -125,7 +125,7 @@ impl World {
     fn map_over_kept(&self) {
         let mut kept = [false; PAGES];
         self.shim.each_region(|range, held| {
-            kept[numbers(range)].fill(!matches!(held, Held::Live(..)));
+            kept[numbers(range)].fill(!matches!(held, RangeUse::Live(..)));
         });
         let at = self.byte() % PAGES;
         let Some(first) = (at..PAGES).chain(0..at).find(|n| kept[*n]) else {

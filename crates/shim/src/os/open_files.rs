@@ -3,14 +3,14 @@
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Of this process.
-pub(super) static OPENED: Opened = Opened {
+pub(super) static OPEN_FILES: OpenFiles = OpenFiles {
     open: [const { AtomicUsize::new(0) }; 16],
     forking: AtomicU32::new(0),
     refused: AtomicU32::new(0),
 };
 
 /// Files that are open at this moment, by the threads that have them. A child of fork(2) would have them for life.
-pub(super) struct Opened {
+pub(super) struct OpenFiles {
     /// 0 is a place for one; one more than there are places for is read all the same.
     open: [AtomicUsize; 16],
     forking: AtomicU32,
@@ -18,9 +18,13 @@ pub(super) struct Opened {
     refused: AtomicU32,
 }
 
-impl Opened {
+impl OpenFiles {
     /// Does what opens one; none while a thread forks.
-    pub(super) fn with<T>(&self, me: usize, work: impl FnOnce() -> Option<T>) -> Option<T> {
+    pub(super) fn with_file_open<T>(
+        &self,
+        me: usize,
+        work: impl FnOnce() -> Option<T>,
+    ) -> Option<T> {
         let (set, get) = (Ordering::SeqCst, Ordering::Relaxed);
         let free = |place: &&AtomicUsize| place.compare_exchange(0, me, set, get).is_ok();
         let place = self.open.iter().find(free);
@@ -38,16 +42,16 @@ impl Opened {
     }
 
     /// So often none was opened, as a thread forked: who finds it changed knows why he could not read one.
-    pub(super) fn refused(&self) -> u32 {
+    pub(super) fn refused_count(&self) -> u32 {
         self.refused.load(Ordering::Relaxed)
     }
 
     /// Opens none from now on, and waits until the other threads have none.
     pub(super) fn fork_begins(&self, me: usize, sleep: impl Fn()) {
         /// Reading one takes some microseconds.
-        const LOOKS: u32 = 10;
+        const MAX_LOOKS: u32 = 10;
         self.forking.fetch_add(1, Ordering::SeqCst);
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_LOOKS {
             if !self.are_open(me) {
                 break;
             }

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::copied;
 use super::file::File;
+use super::unseen_copy;
 use super::{nr, syscall};
 use crate::kernel::Errno;
 
@@ -19,7 +19,7 @@ pub(super) const ENOTTY: i32 = 25;
 
 /// A program may close it, or put another file in its place, perhaps the same one of another process: then it is forgotten, and not
 /// closed, as it is not ours any more. So what it is, is looked at each time.
-pub(super) struct Lasting {
+pub(super) struct KeptOpenFile {
     file: File<'static>,
     /// 0 is none.
     number: AtomicUsize,
@@ -28,9 +28,9 @@ pub(super) struct Lasting {
     system: AtomicUsize,
 }
 
-impl Lasting {
-    pub(super) const fn of(file: File<'static>) -> Self {
-        Lasting {
+impl KeptOpenFile {
+    pub(super) const fn for_file(file: File<'static>) -> Self {
+        KeptOpenFile {
             file,
             number: AtomicUsize::new(0),
             inode: AtomicUsize::new(0),
@@ -39,7 +39,7 @@ impl Lasting {
     }
 
     /// What the file says, by an ioctl(2) of this descriptor. None where it can't be opened.
-    pub(super) fn ask<T>(
+    pub(super) fn ask_file<T>(
         &self,
         query: impl Fn(usize) -> Result<T, Errno>,
     ) -> Option<Result<T, Errno>> {
@@ -52,15 +52,15 @@ impl Lasting {
             }
         }
         // Its descriptors may be others than those of the process whose memory it has.
-        let is_guest = copied::is_guest();
+        let is_guest = unseen_copy::is_guest();
         if known != 0 && !is_guest {
             let _ = self.number.compare_exchange(known, 0, order, order);
         }
-        self.file.with(|fd| {
+        self.file.with_open(|fd| {
             let said = query(fd);
             let works = !matches!(said, Err(Errno(EBADF | ENOTTY)));
             if works && !is_guest && self.number.load(order) == 0 {
-                self.keep(fd);
+                self.keep_descriptor(fd);
             }
             said
         })
@@ -69,7 +69,7 @@ impl Lasting {
     /// A copy of the process has the descriptor too, and it tells of the process that it was opened in. It is
     /// closed where that may be, and otherwise left open. Most processes that fork have none, and then nobody asks whether it
     /// may.
-    pub(super) fn forget(&self, may_close: impl Fn() -> bool) {
+    pub(super) fn forget_descriptor(&self, may_close: impl Fn() -> bool) {
         if self.number.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -82,15 +82,15 @@ impl Lasting {
 
     fn is_ours(&self, number: usize) -> bool {
         let order = Ordering::Relaxed;
-        identity(number) == Some([self.system.load(order), self.inode.load(order)])
+        file_identity(number) == Some([self.system.load(order), self.inode.load(order)])
     }
 
-    fn keep(&self, fd: usize) {
+    fn keep_descriptor(&self, fd: usize) {
         const F_DUPFD_CLOEXEC: usize = 1030;
         if !has_room() {
             return;
         }
-        let Some([system, inode]) = identity(fd) else {
+        let Some([system, inode]) = file_identity(fd) else {
             return;
         };
         // SAFETY: another descriptor of our own file.
@@ -111,7 +111,7 @@ impl Lasting {
 }
 
 /// The file system and the number of a file in it, if the descriptor is one.
-fn identity(fd: usize) -> Option<[usize; 2]> {
+fn file_identity(fd: usize) -> Option<[usize; 2]> {
     // `struct stat` has both first, and is of 144 bytes on x86-64.
     let mut stat = [0_usize; 18];
     let args = [fd, stat.as_mut_ptr() as usize, 0, 0, 0, 0];

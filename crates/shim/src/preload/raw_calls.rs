@@ -8,7 +8,8 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
 use super::{
-    madvise, mbind, mlockall, mmap, mprotect, mremap, munmap, other, pkey_mprotect, result, shim,
+    change_unfollowed_for_c, madvise, mbind, mlockall, mmap, mprotect, mremap, munmap,
+    pkey_mprotect, shim_of_process, to_c_status,
 };
 use crate::Part;
 use crate::kernel::{Errno, Kernel};
@@ -125,7 +126,7 @@ unsafe extern "C" fn syscall() {
         "ret",
         ".cfi_endproc",
         looked_at = sym LOOKED_AT,
-        ours = sym ours,
+        ours = sym handle_syscall,
         errno = sym super::__errno_location,
     )
 }
@@ -133,23 +134,23 @@ unsafe extern "C" fn syscall() {
 /// Nothing more is kept from now on: the kernel may read or write pages of the program's also after they are unmapped.
 fn keep_nothing() {
     // Once is enough, and a server may do it for each connection.
-    if let Some(shim) = shim().filter(|shim| !shim.is_retired()) {
-        shim.retire();
+    if let Some(shim) = shim_of_process().filter(|shim| !shim.is_retired()) {
+        shim.stop_keeping();
     }
 }
 
 /// As if a filter of system calls had come, which may kill for what it does not expect: nothing is kept any more, and nothing is
 /// asked of the kernel that the program does not ask for.
 fn step_back() {
-    if let Some(shim) = shim() {
+    if let Some(shim) = shim_of_process() {
         // Before it comes the kernel can still be asked what is kept, which is then given back.
-        shim.retire();
+        shim.stop_keeping();
         shim.kernel().filter_comes();
     }
 }
 
 /// A call that is looked at, with the arguments of syscall(2).
-unsafe extern "C" fn ours(
+unsafe extern "C" fn handle_syscall(
     number: usize,
     a: usize,
     b: usize,
@@ -177,13 +178,13 @@ unsafe extern "C" fn ours(
             nr::SET_MEMPOLICY => {
                 // What is kept may be of another node than the program wants from now on.
                 if a != 0
-                    && let Some(shim) = shim()
+                    && let Some(shim) = shim_of_process()
                 {
-                    shim.retire();
+                    shim.stop_keeping();
                 }
                 number_or_error(raw(number, args))
             }
-            nr::SETRLIMIT => c_long::from(limiting(number, args, is_of_mappings(int(a)))),
+            nr::SETRLIMIT => c_long::from(with_limit(number, args, is_of_mappings(int(a)))),
             nr::PRLIMIT64 => c_long::from(prlimit(int(a), int(b), c, d)),
             nr::PROCESS_MADVISE => {
                 process_madvise(int(a), b as *const Part, c, int(d), e as u32) as c_long
@@ -199,7 +200,7 @@ unsafe extern "C" fn ours(
                 step_back();
                 number_or_error(raw(number, args))
             }
-            _ => c_long::from(other(number, args)),
+            _ => c_long::from(change_unfollowed_for_c(number, args)),
         }
     }
 }
@@ -208,20 +209,20 @@ unsafe fn number_or_error(done: Result<usize, Errno>) -> c_long {
     match done {
         Ok(number) => number as c_long,
         // SAFETY: this thread's errno.
-        Err(why) => c_long::from(unsafe { result(Err(why)) }),
+        Err(why) => c_long::from(unsafe { to_c_status(Err(why)) }),
     }
 }
 
 /// A call that sets a limit of the process, if it does.
-unsafe fn limiting(number: usize, args: [usize; 6], sets: bool) -> c_int {
+unsafe fn with_limit(number: usize, args: [usize; 6], sets: bool) -> c_int {
     // SAFETY: the program's own call.
     let call = || unsafe { raw(number, args) };
-    let done = match shim() {
-        Some(shim) if sets => shim.limit_comes(call),
+    let done = match shim_of_process() {
+        Some(shim) if sets => shim.with_limit_set(call),
         _ => call(),
     };
     // SAFETY: this thread's errno.
-    unsafe { result(done.map(drop)) }
+    unsafe { to_c_status(done.map(drop)) }
 }
 
 /// Limits of what is mapped, of getrlimit(2).
@@ -235,10 +236,12 @@ fn is_of_mappings(resource: c_int) -> bool {
 /// one can't be.
 unsafe fn forget_parts(parts: *const Part, count: usize) -> bool {
     /// No more are taken (UIO_MAXIOV).
-    const MOST: usize = 1024;
+    const MAX_PARTS: usize = 1024;
     // Under a filter nothing is kept or zeroed, so what is known does not matter; nor can the array be read then without a
     // fault where it is not there.
-    let Some(shim) = shim().filter(|shim| count <= MOST && !shim.kernel().is_filtered()) else {
+    let Some(shim) =
+        shim_of_process().filter(|shim| count <= MAX_PARTS && !shim.kernel().is_filtered())
+    else {
         return true;
     };
     for n in 0..count {
@@ -249,7 +252,10 @@ unsafe fn forget_parts(parts: *const Part, count: usize) -> bool {
         else {
             break;
         };
-        if shim.other(part.start, part.len, || Ok(())).is_err() {
+        if shim
+            .change_unfollowed(part.start, part.len, || Ok(()))
+            .is_err()
+        {
             return false;
         }
     }
@@ -268,7 +274,7 @@ exported! {
     fn prlimit(pid: c_int, resource: c_int, new: usize, old: usize) -> c_int {
         // Of another process, too: it may be this one by its number, and is rare.
         let sets = new != 0 && is_of_mappings(resource);
-        limiting(nr::PRLIMIT64, [pid as usize, resource as usize, new, old, 0, 0], sets)
+        with_limit(nr::PRLIMIT64, [pid as usize, resource as usize, new, old, 0, 0], sets)
     }
     fn prlimit64(pid: c_int, resource: c_int, new: usize, old: usize) -> c_int {
         prlimit(pid, resource, new, old)
@@ -290,8 +296,8 @@ exported! {
             SET_SECCOMP => step_back(),
             // A name for a range.
             SET_VMA => {
-                let done = match shim() {
-                    Some(shim) => shim.name(b, c, || raw(nr::PRCTL, args)),
+                let done = match shim_of_process() {
+                    Some(shim) => shim.name_range(b, c, || raw(nr::PRCTL, args)),
                     None => raw(nr::PRCTL, args),
                 };
                 return number_or_error(done) as c_int;
@@ -303,16 +309,16 @@ exported! {
     fn shmat(id: c_int, addr: usize, flags: c_int) -> *mut c_void {
         const IPC_STAT: usize = 2;
         /// `shm_segsz` of `struct shmid_ds`, in words.
-        const SIZE: usize = 6;
+        const SHM_SIZE_WORD: usize = 6;
         let args = [id as usize, addr, flags as usize, 0, 0, 0];
         let call = || raw(nr::SHMAT, args);
-        let Some(shim) = shim().filter(|shim| addr != 0 && !shim.kernel().is_filtered()) else {
-            return super::address(call());
+        let Some(shim) = shim_of_process().filter(|shim| addr != 0 && !shim.kernel().is_filtered()) else {
+            return super::to_c_address(call());
         };
         let mut about = [0_usize; 32];
         let known = raw(nr::SHMCTL, [id as usize, IPC_STAT, (&raw mut about) as usize, 0, 0, 0]);
-        super::address(match known {
-            Ok(_) => shim.other(addr, about[SIZE], call),
+        super::to_c_address(match known {
+            Ok(_) => shim.change_unfollowed(addr, about[SHM_SIZE_WORD], call),
             Err(_) => call(),
         })
     }
@@ -352,8 +358,8 @@ exported! {
             return 0;
         }
         let call = || raw(nr::MADVISE, [addr, len, advice as usize, 0, 0, 0]).map(drop);
-        let done = match shim() {
-            Some(shim) => shim.other(addr, len, call),
+        let done = match shim_of_process() {
+            Some(shim) => shim.change_unfollowed(addr, len, call),
             None => call(),
         };
         match done {

@@ -15,17 +15,17 @@ use crate::kernel::Errno;
 #[cfg(quell_preload)]
 use crate::linux::MADV_WIPEONFORK;
 
-const WORDS: usize = PAGE / size_of::<AtomicU32>();
+const WORDS_PER_PAGE: usize = PAGE / size_of::<AtomicU32>();
 /// A page with nothing beside it.
 #[repr(align(4096))]
-struct Wiped([AtomicU32; WORDS]);
+struct WipedPage([AtomicU32; WORDS_PER_PAGE]);
 
-const _: () = assert!(align_of::<Wiped>() == PAGE && size_of::<Wiped>() == PAGE);
+const _: () = assert!(align_of::<WipedPage>() == PAGE && size_of::<WipedPage>() == PAGE);
 
-/// It begins with [`ORIGINAL`] and the number of the process, where the kernel wipes it in copies.
-static WIPED: Wiped = Wiped([const { AtomicU32::new(0) }; WORDS]);
+/// It begins with [`ORIGINAL_WORD`] and the number of the process, where the kernel wipes it in copies.
+static WIPED_PAGE: WipedPage = WipedPage([const { AtomicU32::new(0) }; WORDS_PER_PAGE]);
 static IS_WIPED: AtomicBool = AtomicBool::new(false);
-const ORIGINAL: u32 = 1;
+const ORIGINAL_WORD: u32 = 1;
 
 /// Whether the library was asked for nothing yet: true once.
 #[cfg(quell_preload)]
@@ -37,9 +37,9 @@ pub(super) fn is_first_call() -> bool {
 
 /// Has the kernel wipe the page in copies.
 #[cfg(quell_preload)]
-pub(super) fn notice() {
+pub(super) fn watch_for_copies() {
     let args = [
-        (&raw const WIPED).addr(),
+        (&raw const WIPED_PAGE).addr(),
         PAGE,
         MADV_WIPEONFORK as usize,
         0,
@@ -48,23 +48,23 @@ pub(super) fn notice() {
     ];
     // SAFETY: our own page; the kernel refuses it or not.
     if unsafe { syscall(nr::MADVISE, args) }.is_ok() {
-        WIPED.0[0].store(ORIGINAL, Ordering::Relaxed);
+        WIPED_PAGE.0[0].store(ORIGINAL_WORD, Ordering::Relaxed);
         IS_WIPED.store(true, Ordering::Release);
     }
 }
 
-fn words() -> Option<&'static [AtomicU32; WORDS]> {
-    IS_WIPED.load(Ordering::Acquire).then_some(&WIPED.0)
+fn wiped_words() -> Option<&'static [AtomicU32; WORDS_PER_PAGE]> {
+    IS_WIPED.load(Ordering::Acquire).then_some(&WIPED_PAGE.0)
 }
 
 /// Whether this is such a copy.
 pub(super) fn is_unseen() -> bool {
-    words().is_some_and(|words| words[0].load(Ordering::Relaxed) != ORIGINAL)
+    wiped_words().is_some_and(|words| words[0].load(Ordering::Relaxed) != ORIGINAL_WORD)
 }
 
 /// The number of this process: it is in the page too, so that a copy has none there.
-pub(super) fn process() -> Result<usize, Errno> {
-    let known = words().map(|words| &words[1]);
+pub(super) fn process_id() -> Result<usize, Errno> {
+    let known = wiped_words().map(|words| &words[1]);
     if let Some(known) = known
         && known.load(Ordering::Relaxed) != 0
     {
@@ -82,19 +82,19 @@ pub(super) fn process() -> Result<usize, Errno> {
 pub(super) fn is_guest() -> bool {
     // SAFETY: getpid(2).
     let asked = unsafe { syscall(nr::GETPID, [0; 6]) };
-    asked != process()
+    asked != process_id()
 }
 
 /// It is a copy, and the library was told.
 pub(super) fn is_seen() {
-    if let Some(words) = words() {
-        words[0].store(ORIGINAL, Ordering::Relaxed);
+    if let Some(words) = wiped_words() {
+        words[0].store(ORIGINAL_WORD, Ordering::Relaxed);
     }
 }
 
-/// What [`process`] says is not so: it was first asked in a child of vfork(2), which has this process's memory, and is gone.
+/// What [`process_id`] says is not so: it was first asked in a child of vfork(2), which has this process's memory, and is gone.
 pub(super) fn is_another() {
-    if let Some(words) = words() {
+    if let Some(words) = wiped_words() {
         words[1].store(0, Ordering::Relaxed);
     }
 }

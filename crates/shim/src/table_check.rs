@@ -9,7 +9,7 @@ use crate::{PAGE, Range};
 
 /// What a range is to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum RangeUse {
     /// The program's, with this protection; whether it may be kept once it is unmapped, as to what was advised.
     Live(i32, bool),
     /// Unmapped by the program, and kept with what was in it.
@@ -20,11 +20,11 @@ pub enum Held {
     Anchor,
 }
 
-fn check(table: &Table) -> Result<(), &'static str> {
+fn check_table(table: &Table) -> Result<(), &'static str> {
     let (mut end, mut dirty, mut fresh) = (0, (0, 0), (0, 0));
     let mut firm = 0;
     let (mut leaving, mut anchors) = ((0, 0), (0, 0));
-    let mut at = table.nodes.from(0);
+    let mut at = table.nodes.first_ending_after(0);
     while let Some(id) = at {
         let region = table.nodes.get(id);
         let Range { start, end: stop } = region.range;
@@ -50,7 +50,7 @@ fn check(table: &Table) -> Result<(), &'static str> {
             return Err("what is in use is offered to the kernel");
         }
         end = stop;
-        at = table.nodes.from(end);
+        at = table.nodes.first_ending_after(end);
     }
     if (table.dirty.bytes, table.dirty.count) != dirty {
         return Err("the shelf of what is in memory is not what the regions say");
@@ -77,31 +77,34 @@ impl<K: Kernel> Shim<K> {
     ///
     /// How they do.
     pub fn check(&self) -> Result<(), &'static str> {
-        match self.try_locked(|table| check(table)) {
+        match self.try_locked(|table| check_table(table)) {
             Locked::Done(done) => done,
             Locked::Mine | Locked::Busy => Ok(()),
         }
     }
 
     /// For so many calls from now on it is as if too many threads were at the lock.
-    pub fn crowd(&self, calls: u32) {
-        self.crowd.begins(self.calls.load(Ordering::Relaxed), calls);
+    pub fn pretend_crowd(&self, calls: u32) {
+        self.crowd
+            .begin_pause(self.calls.load(Ordering::Relaxed), calls);
     }
 
     /// Every region that is known, in order.
-    pub fn each_region(&self, mut show: impl FnMut(Range, Held)) {
+    pub fn each_region(&self, mut show: impl FnMut(Range, RangeUse)) {
         let _ = self.try_locked(|table| {
-            let mut at = table.nodes.from(0);
+            let mut at = table.nodes.first_ending_after(0);
             while let Some(id) = at {
                 let region = table.nodes.get(id);
                 let held = match region.state {
-                    State::Live => Held::Live(i32::from(region.kind.prot), !region.kind.advised),
-                    State::Dirty | State::Fresh => Held::Dirty,
-                    State::Leaving | State::Lost => Held::Leaving,
-                    State::Anchor => Held::Anchor,
+                    State::Live => {
+                        RangeUse::Live(i32::from(region.kind.prot), !region.kind.advised)
+                    }
+                    State::Dirty | State::Fresh => RangeUse::Dirty,
+                    State::Leaving | State::Lost => RangeUse::Leaving,
+                    State::Anchor => RangeUse::Anchor,
                 };
                 show(region.range, held);
-                at = table.nodes.from(region.range.end);
+                at = table.nodes.first_ending_after(region.range.end);
             }
         });
     }

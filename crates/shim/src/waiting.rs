@@ -5,10 +5,10 @@ use crate::shim::Shim;
 use crate::sync::{AtomicUsize, Ordering};
 
 /// Whoever waits looks so often, for so many ms each.
-const WAITS: u32 = 200;
-const WAIT_MS: u32 = 10;
+const MIN_LOOKS: u32 = 200;
+const SLEEP_MS: u32 = 10;
 /// And so long at least: whatever else leaves ends such a sleep, and so do signals.
-const WAIT_NS: u64 = if cfg!(loom) { 0 } else { 2_000_000_000 };
+const MIN_WAIT_NS: u64 = if cfg!(loom) { 0 } else { 2_000_000_000 };
 
 /// What is left of it, for one wait.
 #[derive(Default)]
@@ -20,9 +20,9 @@ pub(crate) struct Patience {
 impl Patience {
     /// Whether it is at its end; each time before a sleep.
     pub(crate) fn is_over(&mut self, kernel: &impl Threads) -> bool {
-        let now = kernel.now();
+        let now = kernel.now_ns();
         let waited = now.saturating_sub(*self.began.get_or_insert(now));
-        let over = self.looks >= WAITS && waited >= WAIT_NS;
+        let over = self.looks >= MIN_LOOKS && waited >= MIN_WAIT_NS;
         self.looks += 1;
         over
     }
@@ -32,13 +32,13 @@ impl<K: Kernel> Shim<K> {
     /// Waits, while another thread forks and has the lock, for what others are unmapping, giving back or marking: none
     /// begins then. They come to an end: of the lock they only wait so long as [`Lock::take`](crate::lock::Lock::take) does.
     pub(crate) fn wait_for_leavers(&self) {
-        let me = self.kernel.thread();
+        let me = self.kernel.thread_id();
         let other = |thread: usize| thread != 0 && thread != me;
         let unmapping = |place: &AtomicUsize| other(place.load(Ordering::SeqCst));
         self.wait_while(|| {
             self.lock.is_forking()
                 && !self.is_mine()
-                && (other(self.leavers.who())
+                && (other(self.leavers.thread_at_it())
                     || unmapping(&self.marking)
                     || self.unmapping.iter().any(unmapping))
         });
@@ -46,13 +46,13 @@ impl<K: Kernel> Shim<K> {
 
     /// Whether another thread gives back or offers.
     pub(crate) fn is_other_at_leavers(&self) -> bool {
-        ![0, self.kernel.thread()].contains(&self.leavers.who())
+        ![0, self.kernel.thread_id()].contains(&self.leavers.thread_at_it())
     }
 
     /// Sleeps until somebody leaves, unless one has since `seen` was read, or for some milliseconds.
     pub(crate) fn sleep_until_left(&self, seen: u32) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        self.kernel.sleep(&self.left, seen, WAIT_MS);
+        self.kernel.sleep_while(&self.left, seen, SLEEP_MS);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -68,7 +68,7 @@ impl<K: Kernel> Shim<K> {
             if patience.is_over(&self.kernel) {
                 break false;
             }
-            self.kernel.sleep(&self.left, seen, WAIT_MS);
+            self.kernel.sleep_while(&self.left, seen, SLEEP_MS);
         };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         ended

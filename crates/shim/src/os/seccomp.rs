@@ -7,24 +7,24 @@ use super::file::File;
 use super::{nr, syscall};
 
 #[derive(Default)]
-pub(super) struct Filter(AtomicU8);
+pub(super) struct SeccompState(AtomicU8);
 
 const NOT_ASKED: u8 = 0;
-const THERE: u8 = 1;
-const NONE: u8 = 2;
+const FILTER_FOUND: u8 = 1;
+const FILTER_NOT_FOUND: u8 = 2;
 
-impl Filter {
-    pub(super) const fn new() -> Filter {
-        Filter(AtomicU8::new(NOT_ASKED))
+impl SeccompState {
+    pub(super) const fn new() -> SeccompState {
+        SeccompState(AtomicU8::new(NOT_ASKED))
     }
 
     /// Asked once, when it first matters: most programs end before that, and /proc takes longer than all else that
-    /// the library does at the start. A program that sets up one later says so ([`Filter::comes`]), or
-    /// is asked about ([`Filter::has_come`]).
+    /// the library does at the start. A program that sets up one later says so ([`SeccompState::note_new_filter`]), or
+    /// is asked about ([`SeccompState::has_come`]).
     pub(super) fn is_there(&self) -> bool {
         match self.0.load(Ordering::Relaxed) {
-            NOT_ASKED => self.ask(),
-            known => known != NONE,
+            NOT_ASKED => self.ask_kernel(),
+            known => known != FILTER_NOT_FOUND,
         }
     }
 
@@ -33,16 +33,16 @@ impl Filter {
     /// That can't be helped: any question could be the one that it kills for.
     pub(super) fn has_come(&self) -> bool {
         const PR_GET_SECCOMP: usize = 21;
-        const DISABLED: usize = 0;
+        const MODE_DISABLED: usize = 0;
         if self.is_there() {
             return true;
         }
         // SAFETY: it only asks.
         let mode = unsafe { syscall(nr::PRCTL, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
         // Where it is refused, there is one that refuses it: a kernel without filters has no such line in /proc.
-        let has_come = mode != Ok(DISABLED);
+        let has_come = mode != Ok(MODE_DISABLED);
         if has_come {
-            self.comes();
+            self.note_new_filter();
         }
         has_come
     }
@@ -50,25 +50,29 @@ impl Filter {
     /// Whether one is known to be there, and not only taken for granted.
     #[cfg(quell_preload)]
     pub(super) fn is_known(&self) -> bool {
-        self.is_there() && self.0.load(Ordering::Relaxed) == THERE
+        self.is_there() && self.0.load(Ordering::Relaxed) == FILTER_FOUND
     }
 
     /// The program sets one up.
-    pub(super) fn comes(&self) {
-        self.0.store(THERE, Ordering::Relaxed);
+    pub(super) fn note_new_filter(&self) {
+        self.0.store(FILTER_FOUND, Ordering::Relaxed);
     }
 
     /// By itself, so that what it needs of the stack is free again: that may be a signal handler's.
     #[cold]
     #[inline(never)]
-    fn ask(&self) -> bool {
+    fn ask_kernel(&self) -> bool {
         let mode = |line: &[u8]| Some(line.strip_prefix(b"Seccomp:\t")? == b"2");
-        let Some(there) = File::named(b"/proc/self/status\0").find(mode) else {
+        let Some(there) = File::named(b"/proc/self/status\0").find_line(mode) else {
             // Without /proc, as in some sandboxes, it is taken for granted; and while a thread forks, when nothing is
             // read, until then.
             return true;
         };
-        let known = if there { THERE } else { NONE };
+        let known = if there {
+            FILTER_FOUND
+        } else {
+            FILTER_NOT_FOUND
+        };
         // Unless one has come meanwhile.
         let order = Ordering::Relaxed;
         let _ = self.0.compare_exchange(NOT_ASKED, known, order, order);

@@ -9,11 +9,11 @@ use crate::kernel::Threads;
 /// The kernel brings the time of threads that run up to date with each tick only, of 10 ms at most
 /// (thread_group_cputime, kernel/sched/cputime.c, Linux 6.18), which is less than that part of the 100 ms between two looks. On CPUs
 /// without a tick (nohz_full) that is a second, and in between those threads count as idle.
-const PART: u64 = 8;
+const WORKING_PART: u64 = 8;
 
 /// All of it is an estimate, by which something is done in one way or another that are both right: so nothing is said of the
 /// order in which others see it.
-pub(crate) struct Others {
+pub(crate) struct OtherThreads {
     work: AtomicBool,
     /// The thread that was seen last, and whether there was another since the last look.
     seen: AtomicUsize,
@@ -24,9 +24,9 @@ pub(crate) struct Others {
     all_ns: AtomicU64,
 }
 
-impl Default for Others {
+impl Default for OtherThreads {
     fn default() -> Self {
-        Others {
+        OtherThreads {
             work: AtomicBool::new(false),
             seen: AtomicUsize::new(0),
             was_another_seen: AtomicBool::new(false),
@@ -37,14 +37,14 @@ impl Default for Others {
     }
 }
 
-impl Others {
+impl OtherThreads {
     /// As last seen.
-    pub(crate) fn work(&self) -> bool {
+    pub(crate) fn are_working(&self) -> bool {
         self.work.load(Ordering::Relaxed)
     }
 
     /// A thread makes a call. Now and then is enough: two that give back are soon seen one after the other.
-    pub(crate) fn see(&self, thread: usize) {
+    pub(crate) fn note_caller(&self, thread: usize) {
         let last = self.seen.swap(thread, Ordering::Relaxed);
         if last != 0 && last != thread {
             self.was_another_seen.store(true, Ordering::Relaxed);
@@ -53,10 +53,14 @@ impl Others {
     }
 
     /// Looks at what the CPUs have worked for whom since the last time.
-    pub(crate) fn look(&self, kernel: &impl Threads) {
+    pub(crate) fn sample_cpu_time(&self, kernel: &impl Threads) {
         let order = Ordering::Relaxed;
         let was_another_seen = self.was_another_seen.swap(false, order);
-        let (me, mine, all) = (kernel.thread(), kernel.cpu_now(), kernel.cpu_of_all_now());
+        let (me, mine, all) = (
+            kernel.thread_id(),
+            kernel.thread_cpu_ns(),
+            kernel.process_cpu_ns(),
+        );
         let last = self.looker.swap(me, order);
         let mine_before = self.mine_ns.swap(mine, order);
         let all_before = self.all_ns.swap(all, order);
@@ -69,13 +73,13 @@ impl Others {
             .flatten();
         let work = match since {
             Some((mine, all)) => are_at_work(mine, all),
-            None => self.work(),
+            None => self.are_working(),
         };
         self.work.store(was_another_seen || work, order);
     }
 
     /// This is the child of a fork(2), which has one thread.
-    pub(crate) fn are_gone(&self) {
+    pub(crate) fn reset_in_child(&self) {
         self.work.store(false, Ordering::Relaxed);
         self.seen.store(0, Ordering::Relaxed);
         self.was_another_seen.store(false, Ordering::Relaxed);
@@ -84,7 +88,7 @@ impl Others {
 
 /// Whether others are, if the CPUs worked so long for one thread and so long for all, in ns.
 fn are_at_work(mine: u64, all: u64) -> bool {
-    all.saturating_sub(mine) > mine / PART
+    all.saturating_sub(mine) > mine / WORKING_PART
 }
 
 #[cfg(all(test, not(loom)))]
@@ -99,18 +103,18 @@ mod tests {
     struct ThreadClocks(Cell<(usize, u64, u64)>);
 
     impl Threads for ThreadClocks {
-        fn thread(&self) -> usize {
+        fn thread_id(&self) -> usize {
             self.0.get().0
         }
-        fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {}
-        fn wake(&self, _: &AtomicU32) {}
-        fn now(&self) -> u64 {
+        fn sleep_while(&self, _: &AtomicU32, _: u32, _: u32) {}
+        fn wake_all(&self, _: &AtomicU32) {}
+        fn now_ns(&self) -> u64 {
             0
         }
-        fn cpu_now(&self) -> u64 {
+        fn thread_cpu_ns(&self) -> u64 {
             self.0.get().1
         }
-        fn cpu_of_all_now(&self) -> u64 {
+        fn process_cpu_ns(&self) -> u64 {
             self.0.get().2
         }
     }
@@ -119,11 +123,11 @@ mod tests {
     /// by its calls, and that a thread that looks for the first time changes nothing.
     #[test]
     fn others() {
-        let (others, clocks) = (Others::default(), ThreadClocks::default());
+        let (others, clocks) = (OtherThreads::default(), ThreadClocks::default());
         let look = |thread, mine, all| {
             clocks.0.set((thread, mine, all));
-            others.look(&clocks);
-            others.work()
+            others.sample_cpu_time(&clocks);
+            others.are_working()
         };
         assert!(!look(1, 100, 5_000));
         assert!(!look(1, 1_100, 6_010));
@@ -131,9 +135,9 @@ mod tests {
         assert!(look(2, 50, 9_000));
         assert!(!look(2, 1_050, 10_000));
         for thread in [2, 2, 3] {
-            others.see(thread);
+            others.note_caller(thread);
         }
-        assert!(others.work());
+        assert!(others.are_working());
         assert!(look(2, 2_050, 11_000));
         assert!(!look(2, 3_050, 12_000));
     }
@@ -141,17 +145,17 @@ mod tests {
     /// Check that a child of a fork has nobody beside it, and that clocks which begin anew are no work of others.
     #[test]
     fn child() {
-        let (others, clocks) = (Others::default(), ThreadClocks::default());
-        others.see(1);
-        others.see(2);
-        others.are_gone();
-        others.see(1);
-        assert!(!others.work());
+        let (others, clocks) = (OtherThreads::default(), ThreadClocks::default());
+        others.note_caller(1);
+        others.note_caller(2);
+        others.reset_in_child();
+        others.note_caller(1);
+        assert!(!others.are_working());
         clocks.0.set((2, 5_000, 9_000));
-        others.look(&clocks);
+        others.sample_cpu_time(&clocks);
         clocks.0.set((2, 10, 10));
-        others.look(&clocks);
-        assert!(!others.work());
+        others.sample_cpu_time(&clocks);
+        assert!(!others.are_working());
     }
 
     proptest! {

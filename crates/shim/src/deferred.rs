@@ -6,14 +6,14 @@
 //! one may wait for a lock of the C library's which we have, in a handler that interrupted malloc(3).
 
 use crate::Range;
-use crate::sync::{AtomicBool, AtomicUsize, Ordering, pause};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, spin_pause};
 
-const PLACES: usize = if cfg!(loom) { 4 } else { 512 };
+const MAX_DEFERRED_RANGES: usize = if cfg!(loom) { 4 } else { 512 };
 /// Who has taken a place fills it at once. So often is looked whether he has: some milliseconds.
-const LOOKS: u32 = 100_000;
+const MAX_FILL_LOOKS: u32 = 100_000;
 
 /// For each the first byte plus one, 0 for a place that is not filled yet; and the end.
-pub(crate) type Ranges = [[AtomicUsize; 2]; PLACES];
+pub(crate) type DeferredRanges = [[AtomicUsize; 2]; MAX_DEFERRED_RANGES];
 
 /// None is filled: all zeros.
 #[cfg(not(loom))]
@@ -21,27 +21,28 @@ pub(crate) type Ranges = [[AtomicUsize; 2]; PLACES];
     clippy::declare_interior_mutable_const,
     reason = "each that it is written into has its own"
 )]
-pub(crate) const NO_RANGES: Ranges = [const { [const { AtomicUsize::new(0) }; 2] }; PLACES];
+pub(crate) const NO_DEFERRED_RANGES: DeferredRanges =
+    [const { [const { AtomicUsize::new(0) }; 2] }; MAX_DEFERRED_RANGES];
 
-pub(crate) struct Late {
-    ranges: &'static Ranges,
+pub(crate) struct Deferred {
+    ranges: &'static DeferredRanges,
     count: AtomicUsize,
     /// There were more than there is room for.
     all: AtomicBool,
 }
 
 #[cfg(any(test, loom))]
-impl Default for Late {
+impl Default for Deferred {
     fn default() -> Self {
         let none = || [AtomicUsize::new(0), AtomicUsize::new(0)];
-        Late::new(Box::leak(Box::new(core::array::from_fn(|_| none()))))
+        Deferred::new(Box::leak(Box::new(core::array::from_fn(|_| none()))))
     }
 }
 
-impl Late {
+impl Deferred {
     /// With room for those, of which none is filled.
-    pub(crate) fn new(ranges: &'static Ranges) -> Late {
-        Late {
+    pub(crate) fn new(ranges: &'static DeferredRanges) -> Deferred {
+        Deferred {
             ranges,
             count: AtomicUsize::new(0),
             all: AtomicBool::new(false),
@@ -49,11 +50,11 @@ impl Late {
     }
 }
 
-impl Late {
+impl Deferred {
     /// Notes that nothing is known of this range any more. False if there is no room.
     pub(crate) fn add(&self, range: Range) -> bool {
         let (set, get) = (Ordering::AcqRel, Ordering::Acquire);
-        let more = |count: usize| (count < PLACES).then_some(count + 1);
+        let more = |count: usize| (count < MAX_DEFERRED_RANGES).then_some(count + 1);
         let Ok(place) = self.count.fetch_update(set, get, more) else {
             return false;
         };
@@ -70,7 +71,7 @@ impl Late {
 
     /// Hands each range to `forget`, also those that come meanwhile. Only with the lock. False if
     /// somebody took a place and did not fill it: what he changed is not known.
-    pub(crate) fn each(&self, mut forget: impl FnMut(Range)) -> bool {
+    pub(crate) fn take_each(&self, mut forget: impl FnMut(Range)) -> bool {
         if self.all.load(Ordering::Relaxed) && self.all.swap(false, Ordering::Acquire) {
             forget(Range::ALL);
         }
@@ -84,8 +85,8 @@ impl Late {
                 let mut looks = 0;
                 let start = loop {
                     match start.swap(0, Ordering::Acquire) {
-                        0 if looks == LOOKS => return false,
-                        0 => pause(),
+                        0 if looks == MAX_FILL_LOOKS => return false,
+                        0 => spin_pause(),
                         start => break start - 1,
                     }
                     looks += 1;
@@ -109,10 +110,10 @@ mod tests {
     /// Check that after more than fit, all is to be forgotten, once.
     #[test]
     fn all_of_it() {
-        let late = Late::default();
+        let late = Deferred::default();
         late.add_all();
         let mut seen = Vec::new();
-        assert!(late.each(|r| seen.push(r.len())) && late.each(|r| seen.push(r.len())));
+        assert!(late.take_each(|r| seen.push(r.len())) && late.take_each(|r| seen.push(r.len())));
         assert_eq!(seen, [usize::MAX]);
     }
 
@@ -120,22 +121,22 @@ mod tests {
     /// that one too many is refused.
     #[test]
     fn each_once() {
-        let late = Late::default();
+        let late = Deferred::default();
         let range = |n| Range {
             start: n,
             end: n + 1,
         };
-        for n in 1..=PLACES {
+        for n in 1..=MAX_DEFERRED_RANGES {
             assert!(late.add(range(n)));
         }
         assert!(!late.add(range(999)));
         let mut seen = Vec::new();
-        assert!(late.each(|r| seen.push(r.start)));
-        assert_eq!(seen, (1..=PLACES).collect::<Vec<_>>());
+        assert!(late.take_each(|r| seen.push(r.start)));
+        assert_eq!(seen, (1..=MAX_DEFERRED_RANGES).collect::<Vec<_>>());
 
         assert!(late.add(range(1)));
         let mut seen = Vec::new();
-        let all = late.each(|r| {
+        let all = late.take_each(|r| {
             seen.push(r.start);
             if r.start < 5 {
                 assert!(late.add(range(r.start + 1)));
@@ -143,6 +144,6 @@ mod tests {
         });
         assert!(all);
         assert_eq!(seen, [1, 2, 3, 4, 5]);
-        assert!(late.each(|_| panic!("nothing is left")));
+        assert!(late.take_each(|_| panic!("nothing is left")));
     }
 }

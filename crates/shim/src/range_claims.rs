@@ -22,16 +22,16 @@ use crate::kernel::{Errno, Kernel};
 use crate::shim::{Locked, Shim};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::table::Table;
-use crate::waits::Patience;
+use crate::waiting::Patience;
 
 /// So many threads at once; one more does without, or waits.
-const PLACES: usize = if cfg!(loom) { 4 } else { 32 };
+const MAX_CLAIMS: usize = if cfg!(loom) { 4 } else { 32 };
 /// Others may begin with a range again and again; after so many waits it is not known any more.
-pub(crate) const TURNS: usize = 8;
+pub(crate) const MAX_WAIT_TURNS: usize = 8;
 
 /// What can be done with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum ClaimKind {
     /// Memory is read or written: it is zeroed or looked into, or is to be an anchor.
     Uses,
     /// Its protection is changed, and noted after that.
@@ -40,11 +40,11 @@ pub(crate) enum Doing {
     Replaces,
 }
 
-impl Doing {
-    const ALL: [Doing; 3] = [Doing::Uses, Doing::Protects, Doing::Replaces];
+impl ClaimKind {
+    const ALL_KINDS: [ClaimKind; 3] = [ClaimKind::Uses, ClaimKind::Protects, ClaimKind::Replaces];
 }
 
-struct Place {
+struct ClaimSlot {
     /// Who is at it; 0 is nobody.
     thread: AtomicUsize,
     /// What at, and as which of all that ever began. Written before `thread`, with the lock.
@@ -56,9 +56,9 @@ struct Place {
     wanted: AtomicBool,
 }
 
-impl Place {
-    fn doing(&self) -> Doing {
-        Doing::ALL[self.doing.load(Ordering::Relaxed)]
+impl ClaimSlot {
+    fn claim_kind(&self) -> ClaimKind {
+        ClaimKind::ALL_KINDS[self.doing.load(Ordering::Relaxed)]
     }
 
     fn range(&self) -> Range {
@@ -71,30 +71,30 @@ impl Place {
 
 /// What somebody is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Begun {
+pub(crate) struct Claim {
     place: usize,
     range: Range,
 }
 
 /// What is written at a fork(2) comes first, and so in the same page as what is written in [`Shim`] then.
 #[repr(C)]
-pub(crate) struct Busy {
+pub(crate) struct RangeClaims {
     /// How many places are taken, at least: most of the time there is nothing to look at.
     count: AtomicUsize,
     /// How many ever began.
     turns: AtomicUsize,
     /// How many replace something and have no place for it: nobody knows where, and so nobody may use memory anywhere.
     unplaced: AtomicUsize,
-    all: [Place; PLACES],
+    all: [ClaimSlot; MAX_CLAIMS],
 }
 
 /// The place of those that have none.
-const NOWHERE: usize = usize::MAX;
+const NO_PLACE: usize = usize::MAX;
 
-impl Default for Busy {
+impl Default for RangeClaims {
     fn default() -> Self {
-        Busy {
-            all: core::array::from_fn(|_| Place {
+        RangeClaims {
+            all: core::array::from_fn(|_| ClaimSlot {
                 thread: AtomicUsize::new(0),
                 start: AtomicUsize::new(0),
                 end: AtomicUsize::new(0),
@@ -109,14 +109,14 @@ impl Default for Busy {
     }
 }
 
-impl Busy {
+impl RangeClaims {
     /// Those that have something of a range, and who is at it. With the lock: none comes meanwhile.
-    fn at(&self, range: Range) -> impl Iterator<Item = (usize, usize)> {
+    fn claims_in(&self, range: Range) -> impl Iterator<Item = (usize, usize)> {
         let many = self.count.load(Ordering::SeqCst) > 0;
         let all = if many { &self.all[..] } else { &[] };
         all.iter().enumerate().filter_map(move |(n, place)| {
             let thread = place.thread.load(Ordering::SeqCst);
-            (thread != 0 && place.range().and(range).is_some()).then_some((n, thread))
+            (thread != 0 && place.range().intersection(range).is_some()).then_some((n, thread))
         })
     }
 
@@ -145,14 +145,14 @@ impl Busy {
         me: usize,
         turn: usize,
     ) -> impl Iterator<Item = (usize, usize)> {
-        self.at(range).filter(move |(n, thread)| {
+        self.claims_in(range).filter(move |(n, thread)| {
             let place = &self.all[*n];
             let earlier = place.turn.load(Ordering::Relaxed) <= turn;
             earlier
-                && match place.doing() {
-                    Doing::Uses => true,
-                    Doing::Protects => *thread != me,
-                    Doing::Replaces => false,
+                && match place.claim_kind() {
+                    ClaimKind::Uses => true,
+                    ClaimKind::Protects => *thread != me,
+                    ClaimKind::Replaces => false,
                 }
         })
     }
@@ -166,24 +166,24 @@ impl Busy {
     /// Whether this thread uses what is there, below the signal handler that we are in: that does not end before we return. Also
     /// without the lock, as a thread sees what it has begun itself.
     pub(crate) fn is_used_below(&self, range: Range, me: usize) -> bool {
-        self.at(range)
-            .any(|(n, thread)| thread == me && self.all[n].doing() == Doing::Uses)
+        self.claims_in(range)
+            .any(|(n, thread)| thread == me && self.all[n].claim_kind() == ClaimKind::Uses)
     }
 
     /// Whether anybody is at anything there, this thread too. With the lock.
     fn is_at(&self, range: Range) -> bool {
-        self.at(range).next().is_some()
+        self.claims_in(range).next().is_some()
     }
 
     /// The same for what has to be waited for.
     fn is_changed_at(&self, range: Range) -> bool {
-        self.at(range)
-            .any(|(n, _)| self.all[n].doing() != Doing::Replaces)
+        self.claims_in(range)
+            .any(|(n, _)| self.all[n].claim_kind() != ClaimKind::Replaces)
     }
 
     /// None where there are too many. With the lock.
-    fn put(&self, range: Range, thread: usize, doing: Doing) -> Option<Begun> {
-        let free = |place: &Place| place.thread.load(Ordering::SeqCst) == 0;
+    fn claim_range(&self, range: Range, thread: usize, doing: ClaimKind) -> Option<Claim> {
+        let free = |place: &ClaimSlot| place.thread.load(Ordering::SeqCst) == 0;
         let n = self.all.iter().position(free)?;
         let place = &self.all[n];
         place.start.store(range.start, Ordering::Relaxed);
@@ -196,11 +196,11 @@ impl Busy {
         place.wanted.store(false, Ordering::SeqCst);
         place.thread.store(thread, Ordering::SeqCst);
         self.count.fetch_add(1, Ordering::SeqCst);
-        Some(Begun { place: n, range })
+        Some(Claim { place: n, range })
     }
 
     /// Whether somebody waits for it. Nothing where it was given up meanwhile, and may be another's.
-    fn take(&self, n: usize, thread: usize) -> bool {
+    fn release_claim(&self, n: usize, thread: usize) -> bool {
         let place = &self.all[n];
         let order = (Ordering::SeqCst, Ordering::SeqCst);
         let mine = place
@@ -215,9 +215,12 @@ impl Busy {
 
     /// Ends all that any but this thread is at, and hands out what that was. With the lock, or where nobody begins any more.
     pub(crate) fn give_up(&self, me: usize, mut forget: impl FnMut(Range)) {
-        for (n, thread) in self.at(Range::ALL).filter(|(_, thread)| *thread != me) {
+        for (n, thread) in self
+            .claims_in(Range::ALL)
+            .filter(|(_, thread)| *thread != me)
+        {
             forget(self.all[n].range());
-            self.take(n, thread);
+            self.release_claim(n, thread);
         }
         self.unplaced.store(0, Ordering::SeqCst);
     }
@@ -232,9 +235,9 @@ impl Busy {
     ) -> bool {
         let mut may_write = false;
         for (n, thread) in self.in_the_way_at(range, me, turn) {
-            may_write |= self.all[n].doing() == Doing::Uses;
+            may_write |= self.all[n].claim_kind() == ClaimKind::Uses;
             forget(self.all[n].range());
-            self.take(n, thread);
+            self.release_claim(n, thread);
         }
         may_write
     }
@@ -243,24 +246,27 @@ impl Busy {
 impl<K: Kernel> Shim<K> {
     /// Begins to use a range, which the table has as writable memory of the program's or which is a hole, if nobody is at it.
     /// With the lock; when it was given back, [`Shim::has_begun`] says whether it holds.
-    pub(crate) fn begin_to_use(&self, range: Range) -> Option<Begun> {
+    pub(crate) fn begin_to_use(&self, range: Range) -> Option<Claim> {
         if self.busy.is_at(range) {
             return None;
         }
-        self.busy.put(range, self.kernel.thread(), Doing::Uses)
+        self.busy
+            .claim_range(range, self.kernel.thread_id(), ClaimKind::Uses)
     }
 
     /// Begins to replace a range: until it is over, nobody begins to use it. With the lock.
-    pub(crate) fn begin_to_replace(&self, range: Range) -> Begun {
-        let begun = self.busy.put(range, self.kernel.thread(), Doing::Replaces);
+    pub(crate) fn begin_to_replace(&self, range: Range) -> Claim {
+        let begun = self
+            .busy
+            .claim_range(range, self.kernel.thread_id(), ClaimKind::Replaces);
         begun.unwrap_or_else(|| self.begin_nowhere(range))
     }
 
     /// The same without a place, and so also without the lock.
-    fn begin_nowhere(&self, range: Range) -> Begun {
+    fn begin_nowhere(&self, range: Range) -> Claim {
         self.busy.unplaced.fetch_add(1, Ordering::SeqCst);
-        Begun {
-            place: NOWHERE,
+        Claim {
+            place: NO_PLACE,
             range,
         }
     }
@@ -271,7 +277,7 @@ impl<K: Kernel> Shim<K> {
     /// # Errors
     ///
     /// Those of `call` and of [`Shim::clear_the_way`].
-    pub(crate) fn replace<T>(
+    pub(crate) fn replace_range<T>(
         &self,
         range: Range,
         call: impl FnOnce() -> Result<T, Errno>,
@@ -290,10 +296,10 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// A call, and the end of what was begun for it.
-    pub(crate) fn end_after<T>(&self, begun: Option<Begun>, call: impl FnOnce() -> T) -> T {
+    pub(crate) fn end_after<T>(&self, begun: Option<Claim>, call: impl FnOnce() -> T) -> T {
         let done = call();
         if let Some(begun) = begun {
-            self.end(begun);
+            self.end_claim(begun);
         }
         done
     }
@@ -302,7 +308,7 @@ impl<K: Kernel> Shim<K> {
     /// as [`Shim::has_begun`] says.
     pub(crate) fn use_if_begun<T>(
         &self,
-        begun: Locked<Option<Begun>>,
+        begun: Locked<Option<Claim>>,
         work: impl FnOnce() -> T,
     ) -> Option<T> {
         let Locked::Done(Some(begun)) = begun else {
@@ -314,10 +320,10 @@ impl<K: Kernel> Shim<K> {
 
     /// What was begun; none where the library was turned off meanwhile, or somebody replaces memory and could not say where.
     /// Without the lock.
-    pub(crate) fn has_begun(&self, begun: Begun) -> Option<Begun> {
+    pub(crate) fn has_begun(&self, begun: Claim) -> Option<Claim> {
         // Whoever did that has seen that we begin, or we see it here.
         if self.is_off_now() || self.busy.unplaced.load(Ordering::SeqCst) > 0 {
-            self.end(begun);
+            self.end_claim(begun);
             return None;
         }
         Some(begun)
@@ -333,14 +339,14 @@ impl<K: Kernel> Shim<K> {
         &self,
         range: Range,
         change: impl Fn(&mut Table),
-    ) -> Result<Option<Begun>, Errno> {
-        let me = self.kernel.thread();
-        for _ in 0..TURNS {
+    ) -> Result<Option<Claim>, Errno> {
+        let me = self.kernel.thread_id();
+        for _ in 0..MAX_WAIT_TURNS {
             let begun = self.locked(|table| {
                 if self.busy.is_changed_at(range) {
                     return None;
                 }
-                let begun = self.busy.put(range, me, Doing::Protects)?;
+                let begun = self.busy.claim_range(range, me, ClaimKind::Protects)?;
                 change(table);
                 Some(begun)
             });
@@ -355,25 +361,28 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// It is over, and the table has nothing to know of it.
-    pub(crate) fn end(&self, begun: Begun) {
-        if begun.place == NOWHERE {
+    pub(crate) fn end_claim(&self, begun: Claim) {
+        if begun.place == NO_PLACE {
             // A child of fork(2) has none but its own thread's, and has begun to count anew.
             let less = |count: usize| count.checked_sub(1);
             let order = Ordering::SeqCst;
             let _ = self.busy.unplaced.fetch_update(order, order, less);
             return;
         }
-        if self.busy.take(begun.place, self.kernel.thread()) {
+        if self
+            .busy
+            .release_claim(begun.place, self.kernel.thread_id())
+        {
             self.somebody_left();
         }
     }
 
     /// It is over, and `change` is what the table has to know of it.
-    pub(crate) fn end_with(&self, begun: Begun, change: impl FnOnce(&mut Table)) {
+    pub(crate) fn end_with(&self, begun: Claim, change: impl FnOnce(&mut Table)) {
         if !matches!(self.locked(change), Locked::Done(())) {
             self.forget(begun.range);
         }
-        self.end(begun);
+        self.end_claim(begun);
     }
 
     /// Waits until those that are at something in a range now have come to an end. Others may have begun by then.
@@ -383,7 +392,7 @@ impl<K: Kernel> Shim<K> {
     /// ENOMEM where one does not for two seconds, and may write there still: it is given up. It may be this thread, below the
     /// signal handler that we are in.
     pub(crate) fn wait_for_others(&self, range: Range) -> Result<(), Errno> {
-        let me = self.kernel.thread();
+        let me = self.kernel.thread_id();
         let mut patience = Patience::default();
         // The last to wait for. All, until we have had the lock: only then do we see who began before.
         let mut turn = usize::MAX;
@@ -419,7 +428,7 @@ impl<K: Kernel> Shim<K> {
     /// Once the library is off, each call goes to the kernel, and none begins with anything: waits for those that have
     /// begun before, once.
     pub(crate) fn wait_while_busy(&self) {
-        let me = self.kernel.thread();
+        let me = self.kernel.thread_id();
         if self.busy.is_any_other(me) {
             self.wait_while(|| self.busy.is_any_other(me));
             self.busy.give_up(me, |_| ());

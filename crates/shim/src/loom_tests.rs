@@ -7,15 +7,15 @@ use std::sync::Arc;
 use loom::sync::Mutex;
 use loom::thread;
 
+use crate::deferred::Deferred;
 use crate::kernel::{Errno, Kernel, Map, Mapping, Pins, Pressure, Threads};
-use crate::late::Late;
 use crate::linux::{
     MADV_DONTNEED, MADV_FREE, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE,
     PROT_READ, PROT_WRITE,
 };
 use crate::lock::{Lock, Taken};
 use crate::sync::{AtomicU32, Guarded};
-use crate::{Counters, Held, Node, PAGE, Part, Range, Scratch, Settings, Shim, Zero};
+use crate::{Counters, Node, PAGE, Part, Range, RangeUse, Scratch, Settings, Shim, ZeroLimit};
 
 loom::thread_local! {
     static ME: Cell<usize> = Cell::new(1);
@@ -107,18 +107,18 @@ impl Few {
 }
 
 fn range(addr: usize, len: usize) -> Range {
-    Range::of(addr, len).unwrap()
+    Range::from_addr_len(addr, len).unwrap()
 }
 
 impl Threads for Few {
-    fn thread(&self) -> usize {
+    fn thread_id(&self) -> usize {
         ME.with(Cell::get)
     }
-    fn sleep(&self, _: &AtomicU32, _: u32, _: u32) {
+    fn sleep_while(&self, _: &AtomicU32, _: u32, _: u32) {
         thread::yield_now();
     }
-    fn wake(&self, _: &AtomicU32) {}
-    fn now(&self) -> u64 {
+    fn wake_all(&self, _: &AtomicU32) {}
+    fn now_ns(&self) -> u64 {
         // Long after its beginning, so that the first call looks how much memory there is: without that nothing is kept.
         1 << 40
     }
@@ -193,7 +193,7 @@ unsafe impl Kernel for Few {
     unsafe fn zero(&self, range: Range) {
         self.write(range, 0);
     }
-    unsafe fn clear(&self, range: Range) -> usize {
+    unsafe fn clear_used(&self, range: Range) -> usize {
         self.store(range, 0);
         0
     }
@@ -216,7 +216,7 @@ unsafe impl Kernel for Few {
     fn all_there(&self, range: Range) -> Option<bool> {
         Some(self.contents(range).iter().all(Option::is_some))
     }
-    unsafe fn mark(&self, range: Range, _: u64) {
+    unsafe fn write_marks(&self, range: Range, _: u64) {
         self.store(range, MARK);
     }
     unsafe fn has_marks(&self, range: Range, mark: u64) -> bool {
@@ -240,7 +240,7 @@ unsafe impl Kernel for Few {
         // SAFETY: no memory is touched.
         unsafe { self.fingerprint(range) == fingerprint }
     }
-    fn pins(&self) -> Pins {
+    fn pinned_pages(&self) -> Pins {
         Pins::None
     }
     unsafe fn count_not_zero(&self, pages: &[usize]) -> usize {
@@ -256,12 +256,12 @@ unsafe impl Kernel for Few {
     fn is_own(&self, _: Range) -> bool {
         true
     }
-    fn resident(&self) -> Option<usize> {
+    fn resident_bytes(&self) -> Option<usize> {
         let contents = self.contents(range(PAGE, PAGES * PAGE));
         let written = contents.iter().flatten().filter(|content| **content != 0);
         Some(written.count() * PAGE)
     }
-    fn pressure(&self) -> Option<Pressure> {
+    fn memory_pressure(&self) -> Option<Pressure> {
         Some(Pressure::None(usize::MAX))
     }
 }
@@ -277,7 +277,7 @@ fn second(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
 /// What the kernel and the library hold in the end, without anchors, and whether anything was zeroed.
 struct InTheEnd {
     is_writable: bool,
-    held: Vec<Held>,
+    held: Vec<RangeUse>,
     was_zeroed: bool,
 }
 
@@ -310,7 +310,7 @@ fn on_one_page(first: fn(&Shim<Few>, usize), other: fn(&Shim<Few>, usize)) -> In
     shim.check().unwrap();
     let mut held = Vec::new();
     shim.each_region(|_, one| {
-        if one != Held::Anchor {
+        if one != RangeUse::Anchor {
             held.push(one);
         }
     });
@@ -368,12 +368,12 @@ fn lock() {
 #[test]
 fn late() {
     explore(None, || {
-        let all = Arc::new((few(), Lock::default(), Late::default(), Guarded::new(0)));
+        let all = Arc::new((few(), Lock::default(), Deferred::default(), Guarded::new(0)));
         let other = second({
             let all = Arc::clone(&all);
             move || {
                 assert_eq!(all.1.take(&all.0), Taken::Yes);
-                assert!(all.2.each(|r| assert_eq!(r.start, PAGE)));
+                assert!(all.2.take_each(|r| assert_eq!(r.start, PAGE)));
                 // A handler, at the worst moment.
                 assert!(all.2.add(range(PAGE, PAGE)));
                 all.1.release(&all.0);
@@ -381,11 +381,11 @@ fn late() {
         });
         assert_eq!(all.1.take(&all.0), Taken::Yes);
         // SAFETY: we have the lock.
-        assert!(all.2.each(|_| unsafe { all.3.with(|n| *n += 1) }));
+        assert!(all.2.take_each(|_| unsafe { all.3.with(|n| *n += 1) }));
         all.1.release(&all.0);
         other.join().unwrap();
         // SAFETY: the other thread is over.
-        assert!(all.2.each(|_| unsafe { all.3.with(|n| *n += 1) }));
+        assert!(all.2.take_each(|_| unsafe { all.3.with(|n| *n += 1) }));
         // SAFETY: as above.
         assert_eq!(unsafe { all.3.with(|n| *n) }, 1);
         true
@@ -430,7 +430,7 @@ fn bounded(cache: usize, resident: usize) -> Shim<Few> {
 
 fn with(settings: Settings) -> Shim<Few> {
     let settings = Settings {
-        zero: Zero::UpTo(PAGE),
+        zero: ZeroLimit::UpTo(PAGE),
         least: PAGE,
         least_zeroed: PAGE,
         lifetimes: 0,
@@ -505,13 +505,13 @@ fn offered_while_retired() {
         let (shim, at) = with_page(offering());
         let other = second({
             let shim = Arc::clone(&shim);
-            move || shim.retire()
+            move || shim.stop_keeping()
         });
         // SAFETY: the model's memory.
         unsafe { shim.munmap(at, PAGE) }.unwrap();
         other.join().unwrap();
         shim.check().unwrap();
-        shim.each_region(|_, held| assert!(!matches!(held, Held::Dirty | Held::Leaving)));
+        shim.each_region(|_, held| assert!(!matches!(held, RangeUse::Dirty | RangeUse::Leaving)));
         shim.counters.offered.get() > 0
     });
 }
@@ -528,7 +528,7 @@ fn retired_while(resident: usize, first: fn(&Shim<Few>, usize)) -> Arc<Shim<Few>
     unmap_two(&shim, all[0]);
     let other = second({
         let shim = Arc::clone(&shim);
-        move || shim.retire()
+        move || shim.stop_keeping()
     });
     first(&shim, all[1]);
     other.join().unwrap();
@@ -584,7 +584,7 @@ fn going() {
                 let shim = Arc::clone(&shim);
                 move || {
                     // Unmaps what is kept, to see that it is a hole.
-                    let _ = shim.other(at, PAGE, || Ok(()));
+                    let _ = shim.change_unfollowed(at, PAGE, || Ok(()));
                 }
             });
             let mine = keeps(&shim, &ONE, other);
@@ -611,7 +611,7 @@ fn going_in_a_hole() {
             let other = second({
                 let shim = Arc::clone(&shim);
                 move || {
-                    let _ = shim.other(at + PAGE, PAGE, || Ok(()));
+                    let _ = shim.change_unfollowed(at + PAGE, PAGE, || Ok(()));
                 }
             });
             shim.munmap(at, three.len).unwrap();
@@ -663,7 +663,7 @@ fn protected_meanwhile() {
             protect(shim, at, PROT_READ | PROT_WRITE);
         });
         assert!(done.is_writable);
-        assert_eq!(done.held, [Held::Live(3, true)]);
+        assert_eq!(done.held, [RangeUse::Live(3, true)]);
         done.was_zeroed
     });
 }
@@ -677,7 +677,7 @@ fn protected_twice() {
             |shim, at| protect(shim, at, PROT_READ),
         );
         let prot = if done.is_writable { 3 } else { 1 };
-        let is_same = |one: &Held| *one == Held::Live(prot, true);
+        let is_same = |one: &RangeUse| *one == RangeUse::Live(prot, true);
         assert!(done.held.iter().all(is_same));
         !done.held.is_empty()
     });
@@ -697,7 +697,7 @@ fn replaced_meanwhile() {
             assert_eq!(unsafe { shim.mmap(&fixed) }, Ok(at));
         });
         assert!(!done.is_writable);
-        assert_eq!(done.held, [Held::Live(1, true)]);
+        assert_eq!(done.held, [RangeUse::Live(1, true)]);
         done.was_zeroed
     });
 }
@@ -732,7 +732,7 @@ fn use_hole(shim: &Shim<Few>, at: usize, fixed: i32) {
         shim.kernel().write(hole, 7);
         assert_eq!(shim.kernel().contents(hole), [Some(7)]);
         // A call that is not followed.
-        shim.other(hole.start, PAGE, || Ok(())).unwrap();
+        shim.change_unfollowed(hole.start, PAGE, || Ok(())).unwrap();
         assert_eq!(shim.kernel().contents(hole), [Some(7)]);
         shim.munmap(hole.start, 2 * PAGE).unwrap();
     }
@@ -746,11 +746,11 @@ fn hole_replaced() {
         let done = on_one_page(
             |shim, at| {
                 give_back(shim, at);
-                shim.drain();
+                shim.unmap_all_kept();
             },
             |shim, at| use_hole(shim, at, MAP_FIXED),
         );
-        assert_eq!(done.held, [Held::Live(3, true)]);
+        assert_eq!(done.held, [RangeUse::Live(3, true)]);
         done.was_zeroed
     });
 }
@@ -762,7 +762,7 @@ fn hole_found_free() {
         let done = on_one_page(give_back, |shim, at| {
             use_hole(shim, at, MAP_FIXED_NOREPLACE);
         });
-        assert_eq!(done.held, [Held::Live(3, true)]);
+        assert_eq!(done.held, [RangeUse::Live(3, true)]);
         done.was_zeroed
     });
 }

@@ -5,11 +5,11 @@
 //! that differs from one C library to another: where our own block has our own number, and the other one another.
 
 use super::file::File;
-use super::{copy, nr, syscall, thread};
+use super::{copy_readable, nr, syscall, thread_pointer};
 
 /// What is read of a control block at once, in numbers of four bytes, and how often: glibc has it at byte 720, musl at 48.
-const AT_ONCE: usize = 64;
-const TIMES: usize = 8;
+const NUMBERS_PER_READ: usize = 64;
+const MAX_READS: usize = 8;
 
 /// See [`Threads::is_asleep`](crate::Threads::is_asleep).
 pub(super) fn is_asleep(other: usize) -> bool {
@@ -17,31 +17,32 @@ pub(super) fn is_asleep(other: usize) -> bool {
     let Ok(own) = (unsafe { syscall(nr::GETTID, [0; 6]) }) else {
         return false;
     };
-    let (mut ours, mut theirs) = ([0_u32; AT_ONCE], [0_u32; AT_ONCE]);
-    let number = (0..TIMES).find_map(|n| {
+    let (mut ours, mut theirs) = ([0_u32; NUMBERS_PER_READ], [0_u32; NUMBERS_PER_READ]);
+    let number = (0..MAX_READS).find_map(|n| {
         let at = n * size_of_val(&ours);
         // Of the last part less may be there.
-        let count = read(thread() + at, &mut ours).min(read(other + at, &mut theirs));
+        let count = read_numbers(thread_pointer() + at, &mut ours)
+            .min(read_numbers(other + at, &mut theirs));
         let mut both = ours[..count].iter().zip(&theirs[..count]);
         let is_number = |(our, their): &(&u32, &u32)| **our as usize == own && their != our;
         both.find(is_number).map(|(_, their)| *their)
     });
-    number.is_some_and(sleeps)
+    number.is_some_and(is_sleeping)
 }
 
-fn read(from: usize, to: &mut [u32]) -> usize {
+fn read_numbers(from: usize, to: &mut [u32]) -> usize {
     let len = size_of_val(to);
-    copy(to, &[[from, len]]) / size_of::<u32>()
+    copy_readable(to, &[[from, len]]) / size_of::<u32>()
 }
 
 /// Whether a thread of this number sleeps, by /proc/self/task/TID/stat (proc(5)): the state comes after the name, in brackets.
-fn sleeps(number: u32) -> bool {
+fn is_sleeping(number: u32) -> bool {
     /// The number, the name and the state.
-    const BEGINNING: usize = 64;
+    const STAT_START_BYTES: usize = 64;
     let mut digits = [0; 10];
     let parts = [
         &b"/proc/self/task/"[..],
-        decimal(number, &mut digits),
+        write_decimal(number, &mut digits),
         b"/stat\0",
     ];
     let (mut name, mut len) = ([0; 40], 0);
@@ -49,17 +50,17 @@ fn sleeps(number: u32) -> bool {
         name[len..len + part.len()].copy_from_slice(part);
         len += part.len();
     }
-    let mut text = [0; BEGINNING];
-    let text = File::named(&name[..len]).read(&mut text);
-    text.and_then(state) == Some(b'S')
+    let mut text = [0; STAT_START_BYTES];
+    let text = File::named(&name[..len]).read_start(&mut text);
+    text.and_then(stat_state) == Some(b'S')
 }
 
-fn state(text: &[u8]) -> Option<u8> {
+fn stat_state(text: &[u8]) -> Option<u8> {
     let name_ends = text.iter().rposition(|byte| *byte == b')')?;
     text.get(name_ends + 2).copied()
 }
 
-fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
+fn write_decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
     let mut first = digits.len();
     loop {
         first -= 1;
@@ -81,7 +82,7 @@ mod tests {
         let (send, receive) = std::sync::mpsc::channel();
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || {
-            send.send(thread()).unwrap();
+            send.send(thread_pointer()).unwrap();
             wait.recv()
         });
         let other = receive.recv().unwrap();
@@ -99,11 +100,14 @@ mod tests {
     #[test]
     fn text() {
         for number in [0, 7, 10, 4_194_304, u32::MAX] {
-            assert_eq!(decimal(number, &mut [0; 10]), number.to_string().as_bytes());
+            assert_eq!(
+                write_decimal(number, &mut [0; 10]),
+                number.to_string().as_bytes()
+            );
         }
-        assert_eq!(state(b"12 (a) R (b) S) S 1 12"), Some(b'S'));
-        assert_eq!(state(b"12 (a) R 1 12"), Some(b'R'));
-        assert_eq!(state(b"12 (a)"), None);
-        assert_eq!(state(b""), None);
+        assert_eq!(stat_state(b"12 (a) R (b) S) S 1 12"), Some(b'S'));
+        assert_eq!(stat_state(b"12 (a) R 1 12"), Some(b'R'));
+        assert_eq!(stat_state(b"12 (a)"), None);
+        assert_eq!(stat_state(b""), None);
     }
 }

@@ -1,13 +1,13 @@
 //! How close the process's control group, or one above it, is to its limit of memory.
 
-use super::file::{File, Path, field};
+use super::file::{File, PathBuffer, field_value};
 
 /// A group is looked at up to so many steps above the process's own.
-const LEVELS: usize = 16;
+const MAX_LEVELS: usize = 16;
 
 /// What the files of a hierarchy are named (cgroups(7), Documentation/admin-guide/cgroup-v2.rst and
 /// cgroup-v1/memory.rst).
-struct Names {
+struct HierarchyFiles {
     /// Where it is mounted.
     mount: &'static [u8],
     /// Whichever is lowest.
@@ -17,7 +17,7 @@ struct Names {
     idle: &'static [u8],
 }
 
-const UNIFIED: Names = Names {
+const UNIFIED_FILES: HierarchyFiles = HierarchyFiles {
     mount: b"/sys/fs/cgroup",
     limits: &[b"/memory.max", b"/memory.high"],
     current: b"/memory.current",
@@ -25,7 +25,7 @@ const UNIFIED: Names = Names {
 };
 
 /// Before the unified hierarchy, with one for memory alone.
-const FIRST: Names = Names {
+const LEGACY_FILES: HierarchyFiles = HierarchyFiles {
     mount: b"/sys/fs/cgroup/memory",
     limits: &[b"/memory.limit_in_bytes"],
     current: b"/memory.usage_in_bytes",
@@ -33,54 +33,55 @@ const FIRST: Names = Names {
 };
 
 /// The group of the process.
-pub(super) struct Group {
-    names: &'static Names,
+pub(super) struct ControlGroup {
+    names: &'static HierarchyFiles,
     /// Its folder, without a slash at the end, and how much of that is where the hierarchy is mounted.
-    folder: Path,
+    folder: PathBuffer,
     mount: usize,
 }
 
-impl Group {
-    pub(super) const EMPTY: Group = Group {
-        names: &UNIFIED,
-        folder: Path::EMPTY,
+impl ControlGroup {
+    pub(super) const EMPTY: ControlGroup = ControlGroup {
+        names: &UNIFIED_FILES,
+        folder: PathBuffer::EMPTY,
         mount: 0,
     };
 
     /// By a file as /proc/self/cgroup is, and where the root of the file system is. False if it can't be read.
-    pub(super) fn fill(&mut self, file: File<'_>, root: &[u8]) -> bool {
-        self.set(&UNIFIED, root, b"");
-        let read = file.look(|line| {
+    pub(super) fn read_from(&mut self, file: File<'_>, root: &[u8]) -> bool {
+        self.set_group(&UNIFIED_FILES, root, b"");
+        let read = file.find_line_if_readable(|line| {
             if let Some(name) = of_memory(line) {
-                self.set(&FIRST, root, name);
+                self.set_group(&LEGACY_FILES, root, name);
                 return Some(());
             }
             if let Some(name) = line.strip_prefix(b"0::") {
-                self.set(&UNIFIED, root, name);
+                self.set_group(&UNIFIED_FILES, root, name);
             }
             None
         });
         read.is_some()
     }
 
-    fn set(&mut self, names: &'static Names, root: &[u8], name: &[u8]) {
+    fn set_group(&mut self, names: &'static HierarchyFiles, root: &[u8], name: &[u8]) {
         self.names = names;
-        self.folder.set(&[root, names.mount, below(name)]);
+        self.folder
+            .set_parts(&[root, names.mount, relative_name(name)]);
         self.mount = root.len() + names.mount.len();
     }
 
     /// Its folder; empty if there is no such hierarchy.
-    pub(super) fn folder(&self) -> &[u8] {
-        self.folder.text()
+    pub(super) fn folder_path(&self) -> &[u8] {
+        self.folder.without_nul()
     }
 
     /// How many bytes the group, or one above it, may still have, whichever is least, and no more than `machine`. None
     /// where one is within a sixteenth of what it may have. A container sees itself where the hierarchy is mounted, and a
     /// group of no such name below; what is not there is left out.
     pub(super) fn least_free(&self, machine: usize) -> Option<usize> {
-        let mut folder = self.folder.text();
+        let mut folder = self.folder.without_nul();
         let mut least = machine;
-        for _ in 0..LEVELS {
+        for _ in 0..MAX_LEVELS {
             if folder.len() < self.mount || folder.is_empty() {
                 break;
             }
@@ -92,7 +93,7 @@ impl Group {
     }
 
     fn free_at(&self, folder: &[u8]) -> Option<usize> {
-        let number = |name| look(folder, name, |file: File<'_>| file.number());
+        let number = |name| read_group_file(folder, name, |file: File<'_>| file.read_number());
         // `max`, where there is none, is no number.
         let limits = self.names.limits.iter();
         let Some(limit) = limits.filter_map(|name| number(name)).min() else {
@@ -105,8 +106,8 @@ impl Group {
         // Files fill whatever memory there is, and the kernel takes it from them first. That is looked up only
         // where it matters: the kernel adds it up over all CPUs.
         let idle = || {
-            let line = |file: File<'_>| file.find(|line| field(line, self.names.idle));
-            look(folder, b"/memory.stat", line).unwrap_or(0)
+            let line = |file: File<'_>| file.find_line(|line| field_value(line, self.names.idle));
+            read_group_file(folder, b"/memory.stat", line).unwrap_or(0)
         };
         let used = if current > limit / 2 {
             current.saturating_sub(idle())
@@ -120,8 +121,12 @@ impl Group {
 /// What is made of a file. By itself, so that there is only one name of a file at a time on the stack, which may
 /// be that of a signal handler.
 #[inline(never)]
-fn look(folder: &[u8], name: &[u8], work: impl FnOnce(File<'_>) -> Option<u64>) -> Option<u64> {
-    work(Path::of(&[folder, name]).file())
+fn read_group_file(
+    folder: &[u8],
+    name: &[u8],
+    work: impl FnOnce(File<'_>) -> Option<u64>,
+) -> Option<u64> {
+    work(PathBuffer::from_parts(&[folder, name]).file())
 }
 
 /// Of a line of /proc/self/cgroup, the group if it is that of the first kind of hierarchy for memory:
@@ -135,7 +140,7 @@ fn of_memory(line: &[u8]) -> Option<&[u8]> {
 
 /// The name as it comes behind that of a folder. Nothing for the root, and for a group that lies outside of
 /// what this process sees (cgroup_namespaces(7)).
-fn below(name: &[u8]) -> &[u8] {
+fn relative_name(name: &[u8]) -> &[u8] {
     if name.starts_with(b"/..") || !name.starts_with(b"/") {
         return b"";
     }
@@ -175,11 +180,11 @@ mod tests {
             self.write(&format!("{folder}/memory.stat"), stat);
         }
 
-        fn own(&self) -> Group {
+        fn own(&self) -> ControlGroup {
             let root = self.0.to_str().unwrap();
-            let file = Path::of(&[root.as_bytes(), b"/cgroup"]);
-            let mut group = Group::EMPTY;
-            assert!(group.fill(file.file(), root.as_bytes()));
+            let file = PathBuffer::from_parts(&[root.as_bytes(), b"/cgroup"]);
+            let mut group = ControlGroup::EMPTY;
+            assert!(group.read_from(file.file(), root.as_bytes()));
             group
         }
     }
@@ -196,7 +201,7 @@ mod tests {
         let at = |text: &str| {
             let tree = Tree::new("which", text);
             let group = tree.own();
-            let path = String::from_utf8(group.folder.text().to_vec()).unwrap();
+            let path = String::from_utf8(group.folder.without_nul().to_vec()).unwrap();
             path[tree.0.to_str().unwrap().len()..].to_owned()
         };
         assert_eq!(at("0::/\n"), "/sys/fs/cgroup");
@@ -287,8 +292,8 @@ mod tests {
             tree.group(&folder, &[("memory.max", 16)], ("memory.current", 16), "");
             tree.own().least_free(usize::MAX).is_none()
         };
-        assert!(!full(40 - LEVELS));
-        assert!(full(41 - LEVELS));
+        assert!(!full(40 - MAX_LEVELS));
+        assert!(full(41 - MAX_LEVELS));
         let long = Tree::new("long", &format!("0::/{}\n", "x".repeat(700)));
         assert!(long.own().least_free(usize::MAX).is_some());
     }

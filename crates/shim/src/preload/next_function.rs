@@ -8,16 +8,16 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// `struct dl_phdr_info`, as far as it is read (dl_iterate_phdr(3)).
 #[repr(C)]
-struct Loaded {
+struct LoadedFile {
     base: usize,
     name: *const c_char,
-    headers: *const Header,
+    headers: *const ProgramHeader,
     count: u16,
 }
 
 /// `Elf64_Phdr`.
 #[repr(C)]
-struct Header {
+struct ProgramHeader {
     kind: u32,
     flags: u32,
     offset: u64,
@@ -30,14 +30,14 @@ struct Header {
 
 /// `Elf64_Dyn`.
 #[repr(C)]
-struct Entry {
+struct DynamicEntry {
     tag: usize,
     value: usize,
 }
 
 /// `Elf64_Sym`.
 #[repr(C)]
-struct Symbol {
+struct ElfSymbol {
     name: u32,
     info: u8,
     other: u8,
@@ -48,13 +48,13 @@ struct Symbol {
 
 unsafe extern "C" {
     fn dl_iterate_phdr(
-        look: unsafe extern "C" fn(*const Loaded, usize, *mut c_void) -> c_int,
+        look: unsafe extern "C" fn(*const LoadedFile, usize, *mut c_void) -> c_int,
         data: *mut c_void,
     ) -> c_int;
 }
 
 /// What is looked for, and what was found.
-struct Sought<'a> {
+struct SymbolSearch<'a> {
     name: &'a CStr,
     /// We have come by ourselves: only what stands behind us counts.
     behind: bool,
@@ -62,39 +62,43 @@ struct Sought<'a> {
 }
 
 /// Where a function of this name is in what was loaded behind this library, if there is one.
-pub(super) fn function(name: &CStr) -> Option<usize> {
-    let mut sought = Sought {
+pub(super) fn next_function(name: &CStr) -> Option<usize> {
+    let mut sought = SymbolSearch {
         name,
         behind: false,
         found: None,
     };
     // SAFETY: `look` takes what is given here, which lives until the call is over.
-    unsafe { dl_iterate_phdr(look, (&raw mut sought).cast()) };
+    unsafe { dl_iterate_phdr(visit_loaded_file, (&raw mut sought).cast()) };
     sought.found
 }
 
 /// Looks at one file that is loaded; something else than 0 ends it.
-unsafe extern "C" fn look(loaded: *const Loaded, _size: usize, sought: *mut c_void) -> c_int {
+unsafe extern "C" fn visit_loaded_file(
+    loaded: *const LoadedFile,
+    _size: usize,
+    sought: *mut c_void,
+) -> c_int {
     // SAFETY: the loader's description of a file, which stays loaded while it calls us; and what `function` gave it.
     unsafe {
-        let (loaded, sought) = (&*loaded, &mut *sought.cast::<Sought<'_>>());
+        let (loaded, sought) = (&*loaded, &mut *sought.cast::<SymbolSearch<'_>>());
         if !sought.behind {
-            sought.behind = loaded.has(&raw const LANDMARK as usize);
+            sought.behind = loaded.contains_address(&raw const OWN_LANDMARK as usize);
             return 0;
         }
-        sought.found = loaded.function(sought.name);
+        sought.found = loaded.defined_function(sought.name);
         c_int::from(sought.found.is_some())
     }
 }
 
 /// Lies in this library.
-static LANDMARK: u8 = 0;
+static OWN_LANDMARK: u8 = 0;
 
-impl Loaded {
+impl LoadedFile {
     /// # Safety
     ///
     /// As for all of these: the file is loaded until the caller is done.
-    unsafe fn headers(&self) -> &[Header] {
+    unsafe fn program_headers(&self) -> &[ProgramHeader] {
         if self.headers.is_null() {
             return &[];
         }
@@ -103,33 +107,37 @@ impl Loaded {
     }
 
     /// Whether an address lies in what it has in memory.
-    unsafe fn has(&self, address: usize) -> bool {
+    unsafe fn contains_address(&self, address: usize) -> bool {
         const PT_LOAD: u32 = 1;
         // SAFETY: the caller's.
-        let mut loads = unsafe { self.headers() }
+        let mut loads = unsafe { self.program_headers() }
             .iter()
             .filter(|h| h.kind == PT_LOAD);
         loads.any(|h| address.wrapping_sub(self.base.wrapping_add(h.address)) < h.in_memory)
     }
 
     /// Where something is by its entry: glibc has added the base already, and musl leaves it as it is in the file.
-    unsafe fn place(&self, value: usize) -> Option<usize> {
+    unsafe fn address_of(&self, value: usize) -> Option<usize> {
         let both = [value, self.base.wrapping_add(value)];
         // SAFETY: the caller's.
-        both.into_iter().find(|at| unsafe { self.has(*at) })
+        both.into_iter()
+            .find(|at| unsafe { self.contains_address(*at) })
     }
 
     /// The value of the first entry of its dynamic section with this tag, as a place.
-    unsafe fn table(&self, tag: usize) -> Option<usize> {
+    unsafe fn dynamic_address(&self, tag: usize) -> Option<usize> {
         const PT_DYNAMIC: u32 = 2;
         const DT_NULL: usize = 0;
         // SAFETY: the section ends with DT_NULL.
         unsafe {
-            let header = self.headers().iter().find(|h| h.kind == PT_DYNAMIC)?;
-            let mut entry = self.base.wrapping_add(header.address) as *const Entry;
+            let header = self
+                .program_headers()
+                .iter()
+                .find(|h| h.kind == PT_DYNAMIC)?;
+            let mut entry = self.base.wrapping_add(header.address) as *const DynamicEntry;
             while (*entry).tag != DT_NULL {
                 if (*entry).tag == tag {
-                    return self.place((*entry).value);
+                    return self.address_of((*entry).value);
                 }
                 entry = entry.add(1);
             }
@@ -139,15 +147,15 @@ impl Loaded {
 
     /// A function that it defines for others. Where it has no hash table in GNU's form, it is taken to have none: every
     /// glibc for this processor has one.
-    unsafe fn function(&self, name: &CStr) -> Option<usize> {
+    unsafe fn defined_function(&self, name: &CStr) -> Option<usize> {
         const DT_STRTAB: usize = 5;
         const DT_SYMTAB: usize = 6;
         const DT_GNU_HASH: usize = 0x6fff_fef5;
         // SAFETY: the tables are of the form that the loader reads.
         unsafe {
-            let texts = self.table(DT_STRTAB)? as *const c_char;
-            let symbols = self.table(DT_SYMTAB)? as *const Symbol;
-            let hashes = self.table(DT_GNU_HASH)? as *const u32;
+            let texts = self.dynamic_address(DT_STRTAB)? as *const c_char;
+            let symbols = self.dynamic_address(DT_SYMTAB)? as *const ElfSymbol;
+            let hashes = self.dynamic_address(DT_GNU_HASH)? as *const u32;
             let hash = gnu_hash(name.to_bytes());
             let [buckets, first, filters, _] = *hashes.cast::<[u32; 4]>();
             if buckets == 0 {
@@ -164,7 +172,7 @@ impl Loaded {
                     && symbol.is_function()
                     && CStr::from_ptr(texts.add(symbol.name as usize)) == name;
                 if is_it {
-                    return self.place(symbol.value);
+                    return self.address_of(symbol.value);
                 }
                 // the last of a bucket has the lowest bit
                 if theirs & 1 == 1 {
@@ -177,7 +185,7 @@ impl Loaded {
     }
 }
 
-impl Symbol {
+impl ElfSymbol {
     /// Whether it is a function that is defined here, and not one that is asked of others.
     fn is_function(&self) -> bool {
         const STT_FUNC: u8 = 2;
