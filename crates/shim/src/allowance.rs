@@ -2,32 +2,33 @@
 
 use crate::PAGE;
 
-/// What is too much is brought down to this part, so that the next trim is some way off.
+/// Memory that is too much is brought down to this part, so that the next trim is some way off.
 const TRIM_DIVISOR: usize = 2;
-/// What is given back with one shootdown: the kernel flushes when it has gathered about so many pages
+/// One shootdown gives back so many bytes: the kernel flushes when it has gathered about so many pages
 /// (MAX_GATHER_BATCH_COUNT batches of 510, include/asm-generic/tlb.h, Linux 6.18: 9,690).
 const ONE_FLUSH_BYTES: usize = 9216 * PAGE;
-/// Of the bound, this part may always be kept, or else each call shoots where the bound is below what the
-/// program needs by itself.
+/// This part of the bound may always be kept. Otherwise each call would cause a shootdown where the program by itself
+/// needs more than the bound.
 const ALWAYS_KEPT_PART: usize = 16;
 
 /// How the process stands to the bound of its resident memory.
 pub(crate) enum ResidentRoom {
     Enough,
-    /// It is below, but so much more would be a large part of what is left.
+    /// It is below, but so much more would be a large part of the room left.
     Little,
-    /// It is above, by so many bytes.
+    /// The process is above it, by so many bytes.
     Over(usize),
 }
 
-/// In bytes.
+/// Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowance {
-    /// What may be kept, with what is to be.
+    /// So many bytes may be kept, the memory that is about to be kept included.
     pub(crate) most: usize,
-    /// What is kept is brought down to this before, where that would be too much; MAX is nothing done.
+    /// Kept memory is brought down to this first, where more would be too much; MAX means that nothing is done.
     pub(crate) trim_to: usize,
-    /// What may be kept, with what is to be, while another thread is giving back or offering.
+    /// So many bytes may be kept, the memory that is about to be kept included, while another thread is giving back or
+    /// offering.
     pub(crate) meanwhile: usize,
 }
 
@@ -39,8 +40,8 @@ impl Allowance {
         meanwhile: 0,
     };
 
-    /// Where there is no more to it than a budget. What does not fit is unmapped, at a shootdown: to make room for it takes
-    /// one too, and holes in the address space, so that large mappings find no room in what is kept.
+    /// Where nothing but a budget limits it. Memory that does not fit is unmapped, at a shootdown: to make room for it
+    /// takes one too, and leaves holes in the address space, so that large mappings find no room in kept memory.
     pub(crate) fn of_budget(budget: usize) -> Allowance {
         Allowance {
             most: budget,
@@ -58,10 +59,10 @@ impl Allowance {
         }
     }
 
-    /// Where `more` are to be kept and the process is in memory with too much: what it has too much is given back
-    /// of what is kept, and as much besides as goes with the same shootdown. What more is given back is faulted in
-    /// anew, and taken from what serves other mappings: by half, and by three quarters, there were twice as many
-    /// shootdowns where blocks are large.
+    /// Where `more` are to be kept and the process has too much in memory: the excess is given back from the kept
+    /// memory, and as much besides as goes with the same shootdown. To give back more than that means to fault it in
+    /// anew, and takes it from other mappings that it would serve: by half, and by three quarters, there were twice as
+    /// many shootdowns where blocks are large.
     pub(crate) fn when_over(over: usize, kept: usize, more: usize, bound: usize) -> Allowance {
         let always = bound / ALWAYS_KEPT_PART;
         let give = over.max(ONE_FLUSH_BYTES.min(kept / 4 * 3));
@@ -78,7 +79,7 @@ impl Allowance {
         }
     }
 
-    /// No more than this budget.
+    /// Limits it to this budget.
     pub(crate) fn limited_to(self, budget: usize, more: usize) -> Allowance {
         Allowance {
             most: self.most.min(budget),
@@ -87,10 +88,10 @@ impl Allowance {
         }
     }
 
-    /// While another thread is giving back, what is unmapped is kept and not waited for: it is in memory as it is, so the
-    /// process has no more by that, and to unmap it would be a shootdown each. The next call after gives back what is too
-    /// much. Whoever gives back may be stopped for long, so there is a limit here too: a quarter above the budget, as what
-    /// leaves is in it until it has left.
+    /// While another thread is giving back, unmapped memory is kept without a wait: it is in memory already, so the
+    /// process has no more by that, and to unmap it would be a shootdown each. The next call after gives back the
+    /// excess. Whoever gives back may be stopped for long, so there is a limit here too: a quarter above the budget, as
+    /// leaving memory is in it until it has left.
     pub(crate) fn with_meanwhile(self, budget: usize) -> Allowance {
         Allowance {
             meanwhile: self.most.max(budget.saturating_add(budget / 4)),

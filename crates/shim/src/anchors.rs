@@ -1,4 +1,4 @@
-//! Where the library's own pages are that show what kind of mapping they are in (see `proof`).
+//! The list of the library's own pages that show what kind of mapping they are in (see `proof`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +24,7 @@ pub(crate) struct Anchors {
 #[derive(Clone, Copy)]
 struct WedgedMapping {
     mapping: Range,
-    /// So many times it is taken for one yet.
+    /// So many more times it is taken for a wedged one.
     left: u8,
 }
 
@@ -97,7 +97,7 @@ impl Anchors {
         let Some(at) = self.wedged.iter().position(is_around) else {
             return false;
         };
-        // One has been put there since.
+        // An anchor has been put there since.
         if self.any_in(self.wedged[at].mapping).is_some() {
             self.wedged[at].left = 0;
             return false;
@@ -145,7 +145,7 @@ impl Anchors {
         })
     }
 
-    /// All of them.
+    /// The first bytes of all anchors.
     pub(crate) fn all_starts(&self) -> &[usize] {
         &self.starts[..self.count]
     }

@@ -1,7 +1,7 @@
-//! When to look again at what is counted as unused, after looks that were in vain.
+//! When to look again at memory that is counted as unused, after looks that were in vain.
 //!
-//! A look takes some microseconds, so looks in vain at each call would cost many times what the call saves. A program
-//! whose looks pay is looked at whenever the budget is full, and one that gives much back for good hardly ever.
+//! A look takes some microseconds, so looks in vain at each call would cost many times as much as the call saves. A
+//! program whose looks pay is looked at whenever the budget is full, and one that gives much back for good hardly ever.
 
 /// After looks in vain none follow for 2^10 calls at most.
 const MAX_BACKOFF_LOG2: u8 = 10;

@@ -1,4 +1,4 @@
-//! What the library has done, readable from outside while the program runs.
+//! Counts of the library's work, readable from outside while the program runs.
 //!
 //! quell finds the symbol `quell_shim_counters` in the file and reads the process's memory
 //! (process_vm_readv(2)): no file, no descriptor, no thread in the program.
@@ -35,7 +35,7 @@ macro_rules! counters {
     };
 }
 
-/// One of them.
+/// One count.
 #[repr(transparent)]
 pub struct Count(AtomicU64);
 
@@ -48,7 +48,7 @@ impl Count {
         self.0.fetch_add(more as u64, Ordering::Relaxed);
     }
 
-    /// What is so already is not written: another CPU may have it in its cache.
+    /// A value that is there already is not written: another CPU may have it in its cache.
     pub(crate) fn set(&self, now: usize) {
         if self.get() != now as u64 {
             self.0.store(now as u64, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl Count {
 counters! {
     /// Mappings that the program asked for.
     mmap,
-    /// Of these, served from what was kept.
+    /// Of these, served from kept memory.
     mmap_served,
     /// Unmappings that the program asked for.
     munmap,
@@ -97,7 +97,7 @@ counters! {
     passed_unknown,
     /// Calls that went to the kernel because the budget was used up.
     passed_budget,
-    /// Times that memory was short, and all that was kept was given back.
+    /// Times that memory was short, and all kept memory was given back.
     pressure,
     /// 1 where the library has turned itself off.
     off,

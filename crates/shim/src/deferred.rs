@@ -1,6 +1,6 @@
-//! What was changed while the lock was held by somebody who does not go on until we do: told to the
-//! holder, who acts on it before he lets go. What comes between that and letting go, the next holder
-//! finds, before he looks at anything else.
+//! Changes that were made while the lock was held by somebody who does not go on until we do: the holder is told of
+//! them, and acts on them before he lets go. The next holder finds any that come between that and letting go, before he
+//! looks at anything else.
 //!
 //! That is a signal handler in the holder's own thread; and any thread while another forks, since that
 //! one may wait for a lock of the C library's which we have, in a handler that interrupted malloc(3).
@@ -15,7 +15,7 @@ const MAX_FILL_LOOKS: u32 = 100_000;
 /// For each the first byte plus one, 0 for a place that is not filled yet; and the end.
 pub(crate) type DeferredRanges = [[AtomicUsize; 2]; MAX_DEFERRED_RANGES];
 
-/// None is filled: all zeros.
+/// No place is filled: all zeros.
 #[cfg(not(loom))]
 #[allow(
     clippy::declare_interior_mutable_const,
@@ -40,7 +40,7 @@ impl Default for Deferred {
 }
 
 impl Deferred {
-    /// With room for those, of which none is filled.
+    /// A list with room for those ranges, of which none is filled.
     pub(crate) fn new(ranges: &'static DeferredRanges) -> Deferred {
         Deferred {
             ranges,
@@ -69,8 +69,8 @@ impl Deferred {
         self.all.store(true, Ordering::Release);
     }
 
-    /// Hands each range to `forget`, also those that come meanwhile. Only with the lock. False if
-    /// somebody took a place and did not fill it: what he changed is not known.
+    /// Hands each range to `forget`, also those that come meanwhile. Only with the lock. False if somebody took a place
+    /// and did not fill it: his change is not known.
     pub(crate) fn take_each(&self, mut forget: impl FnMut(Range)) -> bool {
         if self.all.load(Ordering::Relaxed) && self.all.swap(false, Ordering::Acquire) {
             forget(Range::ALL);
@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(seen, [usize::MAX]);
     }
 
-    /// Check that what a handler adds while ranges are handed out is handed out too, each once, and
-    /// that one too many is refused.
+    /// Check that a range that a handler adds while ranges are handed out is handed out too, each once, and that one
+    /// too many is refused.
     #[test]
     fn each_once() {
         let late = Deferred::default();

@@ -7,8 +7,8 @@ use crate::sync::Ordering;
 use crate::table::Table;
 
 impl<K: Kernel> Shim<K> {
-    /// Before fork(2): gives back what is kept, since its pages would be copied when they are used
-    /// again, and takes the lock, so that the child finds the tables whole.
+    /// Before fork(2): gives back kept memory, since its pages would be copied when they are used again, and takes the
+    /// lock, so that the child finds the tables whole.
     pub fn before_fork(&self) {
         // First, since whose it is may be asked by a file, and none is opened once the fork begins.
         if !self.is_off() && self.counters.dirty_bytes.get() > 0 {
@@ -62,7 +62,7 @@ impl<K: Kernel> Shim<K> {
         self.work_and_release(|_| ());
     }
 
-    /// In the child: the other threads are gone, and so is what they were about.
+    /// In the child: the other threads are gone, and their work with them.
     pub(crate) fn give_up_others(&self, table: &mut Table) {
         self.orphaned.store(false, Ordering::Relaxed);
         let me = self.kernel.thread_id();
@@ -86,8 +86,8 @@ impl<K: Kernel> Shim<K> {
             table.forget(gone, false);
         });
         if self.is_leaver(me) {
-            // This handler has interrupted the one that gives back, offers or marks, which goes on with what it took, and with its
-            // notes, when the handler returns: none of it may serve, nor be told twice.
+            // This handler has interrupted the one that gives back, offers or marks. That one goes on with its regions
+            // and its notes when the handler returns, so none of them may serve, nor be told twice.
             self.turn_off();
         } else if table.leaving > 0 {
             table.keep_all_leaving();

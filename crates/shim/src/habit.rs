@@ -1,4 +1,4 @@
-//! What the program did with memory of each size, and what that says of the next.
+//! How the program used memory of each size, and what to expect of the next.
 //!
 //! To keep memory for later pays where the next owner touches most of it, and costs where not: it is zeroed for nothing.
 //! Nobody can ask the next owner, so the last ones are asked: memory is kept only of sizes whose last lifetimes were
@@ -16,8 +16,8 @@ const MAX_DOUBT: u8 = 9;
 /// So many dense lifetimes take one doubt away, whatever was between them. A dense one that is zeroed in place saves its faults,
 /// and a thin one that is looked at costs a microsecond or two: where less than a fourth are thin it pays to look.
 const DENSE_PER_DOUBT: u8 = 3;
-/// So many that nothing was set off against make up for one that is thin: an allocator that trims what it has mapped to where it
-/// has to begin unmaps some that nobody has used.
+/// So many dense ones that are not counted against a thin one yet make up for one: an allocator that trims its mappings
+/// to where they have to begin unmaps some that nobody has used.
 const DENSE_PER_THIN: u8 = 8;
 const MAX_CREDIT: u8 = 2 * DENSE_PER_THIN;
 
@@ -51,7 +51,7 @@ pub(crate) fn is_trusted(all: &[Habit; SIZE_CLASSES], class: usize, lifetimes: u
     own.doubt == 0 && dense >= lifetimes && returned >= lifetimes
 }
 
-/// Of one class. All zeros at first.
+/// The habit of one class. All zeros at first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Habit {
     /// Lifetimes in a row that were dense.
@@ -62,7 +62,7 @@ pub(crate) struct Habit {
     credit: u8,
     /// Lifetimes one after the other of which nothing was in memory at the end.
     empty: u8,
-    /// Lifetimes one after the other at whose end what was in memory was zero: it was not used.
+    /// Lifetimes one after the other at whose end the pages in memory were zero: they were not used.
     idle: u8,
     /// Pauses that followed each other closely, and the lifetimes that were looked at since the last.
     pauses: u8,
@@ -109,14 +109,14 @@ impl Habit {
         looks
     }
 
-    /// Whether the next owner is expected to use what is kept, after so many dense lifetimes where nothing is in doubt.
+    /// Whether the next owner is expected to use kept memory, after so many dense lifetimes where nothing is in doubt.
     pub(crate) fn is_trusted(self, lifetimes: usize) -> bool {
         let enough = lifetimes << (self.doubt / 2).min(4);
         usize::from(self.dense) >= enough && usize::from(self.returned) >= lifetimes
     }
 
-    /// Nothing of it was in memory: that speaks neither for nor against it. But to look takes as long as to give back what is not
-    /// there, so where that goes on, it is looked at ever more rarely: at every sixteenth at least.
+    /// Nothing of it was in memory: that speaks neither for nor against it. But a look takes as long as to give back
+    /// memory that is not there, so where that goes on, it is looked at ever more rarely: at every sixteenth at least.
     pub(crate) fn was_empty(&mut self) {
         const FREE: u8 = 6;
         const MOST: u8 = FREE + 4;
@@ -125,8 +125,8 @@ impl Habit {
         self.skip = self.skip.max((1 << over) - 1);
     }
 
-    /// What was in memory was zero already. Whether that may stay so once more: a few times it costs next to
-    /// nothing, and the next owner may use it again. But what is not used then is not worth its memory.
+    /// The pages in memory were zero already. Whether they may stay once more: a few times it costs next to nothing,
+    /// and the next owner may use them again. But pages that are not used then are not worth their memory.
     pub(crate) fn may_stay_idle(&mut self) -> bool {
         const MOST: u8 = 2;
         let stays = self.idle < MOST;
@@ -159,8 +159,8 @@ impl Habit {
         self.skip = (1 << (self.doubt - 1)) - 1;
     }
 
-    /// What one range of this size is could not be shown: another may be beside it for a while. That need not be so for the
-    /// next, so pauses grow only where they follow each other.
+    /// The kind of one range of this size could not be shown: another mapping may be beside it for a while. That need
+    /// not be so for the next, so pauses grow only where they follow each other.
     pub(crate) fn pause_looks(&mut self) {
         /// Lifetimes that were looked at between two pauses that have nothing to do with each other.
         const CLOSE: u8 = 4;
@@ -176,7 +176,7 @@ impl Habit {
         self.skip = self.skip.max((1 << self.pauses) - 1);
     }
 
-    /// It was zeroed, or looked at, for nothing.
+    /// Its memory was zeroed, or looked at, for nothing.
     pub(crate) fn was_mistaken(&mut self) {
         self.was_thin();
         self.was_thin();

@@ -1,14 +1,14 @@
 //! Ranges that are being unmapped at this moment, without the lock.
 //!
-//! They are no regions any more: as soon as the kernel has unmapped one, it may give its addresses to
-//! another thread, or to a signal handler in this one, before the one that unmapped it has the lock again.
-//! Whoever wants a certain address waits until the one in progress there is over; what the kernel has just
-//! given out says that it is.
+//! They are no regions any more: as soon as the kernel has unmapped one, it may give its addresses to another thread,
+//! or to a signal handler in this one, before the one that unmapped it has the lock again. Whoever wants a certain
+//! address waits until the one in progress there is over; an address that the kernel has just given out shows that it
+//! is.
 
 use crate::Range;
 use crate::region::Region;
 
-/// So many threads at once; one more waits.
+/// So many threads may unmap at once; one more waits.
 pub(crate) const MAX_UNMAPPING_THREADS: usize = if cfg!(loom) { 2 } else { 32 };
 
 /// A place in the list.
@@ -24,7 +24,7 @@ impl UnmappingSlot {
         1 << self.0
     }
 
-    /// Those of a sum of bits.
+    /// Calls `of` for each slot of a sum of bits.
     pub(crate) fn for_each_bit(bits: u32, mut of: impl FnMut(UnmappingSlot)) {
         (0..MAX_UNMAPPING_THREADS)
             .map(UnmappingSlot)
@@ -53,7 +53,7 @@ impl InFlight {
         taken: 0,
     };
 
-    /// What is in places that are taken.
+    /// The slots that are taken.
     fn taken_slots(&self) -> impl Iterator<Item = &Unmapping> {
         let looked_at = if self.taken == 0 {
             0
@@ -88,7 +88,7 @@ impl InFlight {
     }
 
     /// The kernel has just mapped something new at `range`. It has not replaced anything there: nobody but its own
-    /// thread unmaps what is here, and whoever names an address waits for that.
+    /// thread unmaps a range of this list, and whoever names an address waits for that.
     pub(crate) fn note_given_out(&mut self, range: Range) {
         if self.taken == 0 {
             return;
@@ -105,14 +105,14 @@ impl InFlight {
             .map(|one| one.thread)
     }
 
-    /// What is being unmapped in `range`, the last by its address.
+    /// The part of `range` that is being unmapped, the last by its address.
     pub(crate) fn last_range_in(&self, range: Range) -> Option<Range> {
         let all = self.taken_slots().filter(|one| !one.given_out);
         all.filter_map(|one| one.region.range.intersection(range))
             .max_by_key(|part| part.start)
     }
 
-    /// One that another thread is unmapping.
+    /// The slot of a range that another thread is unmapping.
     pub(crate) fn slot_of_another(&self, thread: usize) -> Option<UnmappingSlot> {
         let of_another = |one: &Unmapping| one.thread != thread;
         let mut places = self.places.iter();

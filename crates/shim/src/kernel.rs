@@ -1,4 +1,4 @@
-//! What the library asks of the kernel, as a trait, so that its logic runs on a model in tests.
+//! The calls that the library makes to the kernel, as a trait, so that its logic runs on a model in tests.
 
 use crate::sync::AtomicU32;
 use crate::{Part, Range};
@@ -31,9 +31,9 @@ pub struct Map {
     pub prot: i32,
     /// `MAP_…`.
     pub flags: i32,
-    /// Of what file.
+    /// The descriptor of the file.
     pub fd: i32,
-    /// From where in it.
+    /// The offset in the file.
     pub offset: i64,
 }
 
@@ -49,24 +49,24 @@ pub enum Pressure {
 /// Whether pages of the process are pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pins {
-    /// None is.
+    /// No page is.
     None,
-    /// Some may be, for a while.
+    /// Some pages may be, for a while.
     PerhapsNow,
     /// Some may be, for as long as the program lives; or that can't be told.
     Perhaps,
 }
 
-/// What the kernel says of one mapping.
+/// One mapping, as the kernel describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// All of it.
+    /// The whole range of the mapping.
     pub range: Range,
     /// It is private, of no file, and can be read and written, and not executed.
     pub is_plain: bool,
 }
 
-/// What there is to know of threads, and to wait for them.
+/// Everything that the library needs to know of threads, and to wait for them.
 pub trait Threads {
     /// A number that is this thread's alone while it lives, not 0. A child of vfork(2), and of clone(2) with the
     /// memory but no CLONE_SETTLS, has its parent's: it counts as a handler of the thread that made it.
@@ -84,15 +84,15 @@ pub trait Threads {
     fn is_asleep(&self, _thread: usize) -> bool {
         false
     }
-    /// Of a clock that does not go back, ns.
+    /// The reading of a clock that does not go back, ns.
     fn now_ns(&self) -> u64;
-    /// What the CPU has worked for this thread, ns: what something costs, also where the thread lost the CPU or slept
+    /// The CPU time of this thread, ns: the price of a piece of work, also where the thread lost the CPU or slept
     /// meanwhile. Under a filter of system calls it is [`Threads::now_ns`].
     fn thread_cpu_ns(&self) -> u64 {
         self.now_ns()
     }
-    /// The same for all threads of the process, and what was worked for others may be told up to a tick late. Under a filter
-    /// of system calls it is [`Threads::now_ns`].
+    /// The same for all threads of the process, and the time of others may be told up to a tick late. Under a filter of
+    /// system calls it is [`Threads::now_ns`].
     fn process_cpu_ns(&self) -> u64 {
         self.now_ns()
     }
@@ -102,8 +102,8 @@ pub trait Threads {
 ///
 /// # Safety
 ///
-/// An implementation does what Linux promises for each call: what it returns as mapped is, and what
-/// it says is zero reads as zero.
+/// An implementation keeps Linux's promise for each call: a range that it returns as mapped is mapped, and one that it
+/// calls zero reads as zero.
 #[allow(clippy::missing_errors_doc, clippy::missing_safety_doc)]
 pub unsafe trait Kernel: Threads {
     /// mmap(2).
@@ -142,9 +142,9 @@ pub unsafe trait Kernel: Threads {
     fn is_locked(&self, _range: Range) -> bool {
         false
     }
-    /// Whether each page of a range has memory, or is swapped out; none where that can't be told just now. So none of it was
-    /// unmapped since it was written, and none is a guard page. What mincore(2) names may be a page that the machine has found
-    /// damaged all the same, and to touch that is SIGBUS.
+    /// Whether each page of a range has memory, or is swapped out; none where that can't be told just now. So none of
+    /// it was unmapped since it was written, and none is a guard page. A page that mincore(2) names may be one that the
+    /// machine has found damaged all the same, and to touch that is SIGBUS.
     fn all_there(&self, range: Range) -> Option<bool>;
     /// Writes a word into each page by which it can be told later, see [`Kernel::clear_marked`].
     unsafe fn write_marks(&self, range: Range, mark: u64);
@@ -171,8 +171,8 @@ pub unsafe trait Kernel: Threads {
     fn is_filtered(&self) -> bool {
         false
     }
-    /// Whether the kernel would make what this thread maps executable without being asked to (personality(2),
-    /// READ_IMPLIES_EXEC), which what was mapped before is not. True if it does not say.
+    /// Whether the kernel would make new mappings of this thread executable without being asked to (personality(2),
+    /// READ_IMPLIES_EXEC), while earlier ones are not. True if it does not say.
     fn implies_exec(&self) -> bool {
         false
     }

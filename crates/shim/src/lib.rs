@@ -6,15 +6,14 @@
 //!                                                   Table: what is known and what is kept
 //! ```
 //!
-//! * [`Shim`] answers the calls: memory that is unmapped is kept for the next mapping, memory that is
-//!   not needed is zeroed, and what is kept is given back in batches.
-//! * [`Kernel`] is what it asks of the kernel; tests put a model there.
+//! * [`Shim`] answers the calls: memory that is unmapped is kept for the next mapping, memory that is not needed is
+//!   zeroed, and kept memory is given back in batches.
+//! * [`Kernel`] is the set of calls that it makes to the kernel; tests put a model there.
 //! * `preload` takes the place of libc's functions, in the library only.
 //!
-//! It allocates nothing, calls nothing of libc but the address of errno, functions on memory, at its start
-//! `environ` and what registers for fork(2), and where the program calls malloc_trim(3) the list of what is loaded; and
-//! waits for nobody without an end: it may run in any thread, before constructors, and in signal
-//! handlers.
+//! It allocates nothing, calls nothing of libc but the address of errno, functions on memory, at its start `environ`
+//! and the registration for fork(2), and where the program calls malloc_trim(3) the list of loaded files; and waits for
+//! nobody without an end: it may run in any thread, before constructors, and in signal handlers.
 
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -12,8 +12,9 @@ use crate::Threads;
 use crate::lock_crowd::LockUseCounts;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering, spin_pause};
 
-/// How often a lock that is held is looked at before it is given up: about 3 us, ten times what it is
-/// held for, but where all that is known is forgotten (`Shim::stop_keeping`), or many ranges are looked through. A real-time thread that took the CPU from the holder gets on after that.
+/// How often a lock that is held is looked at before it is given up: about 3 us, ten times as long as it is held, but
+/// where the whole table is forgotten (`Shim::stop_keeping`), or many ranges are looked through. A real-time thread
+/// that took the CPU from the holder gets on after that.
 const MAX_LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 /// So often is slept in vain, for a second in all: 64 times 16 ms in which nobody has given it back. The holder needs well
 /// under 10 us.
@@ -30,7 +31,7 @@ const MAX_LOOKS_ASLEEP: u32 = 3;
 /// So long in all, though others have it and give it back all the time: there is an end to everything.
 const MAX_WAIT_NS: u64 = 16_000_000_000;
 
-/// How long so many sleeps take, less what clocks differ by ([`Threads::now_ns`]). Signals end them before.
+/// How long so many sleeps take, less the difference of clocks ([`Threads::now_ns`]). Signals end them before.
 const fn least_sleep_ns(sleeps: u32) -> u64 {
     if cfg!(loom) {
         0
@@ -39,10 +40,10 @@ const fn least_sleep_ns(sleeps: u32) -> u64 {
     }
 }
 
-/// What became of taking it.
+/// The result of an attempt to take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is ours.
+    /// The lock is ours.
     Yes,
     /// This very thread holds it: we are in a signal handler. Or another holds it over a fork(2) that
     /// takes long: perhaps it waits for a lock that this thread has.
@@ -67,7 +68,7 @@ pub(crate) struct Lock {
     given_up: AtomicBool,
     /// So often it was looked at while one after the other held it, by those who had it soon, since somebody asked.
     looks: Statistic,
-    /// So often it was taken since then.
+    /// How often it was taken since then.
     taken: Statistic,
 }
 
@@ -109,7 +110,7 @@ impl Lock {
         for looks in 0..=MAX_LOOKS {
             match self.take_or_see_holder(me) {
                 Ok(()) => {
-                    // One that waits for one other is no crowd.
+                    // A thread that waits for one other is no crowd.
                     if holders_changed {
                         self.looks.fetch_add(looks, Ordering::Relaxed);
                     }
@@ -128,7 +129,7 @@ impl Lock {
         Taken::Busy
     }
 
-    /// Takes it if nobody holds it: for what is left undone otherwise.
+    /// Takes it if nobody holds it: for work that is left undone otherwise.
     pub(crate) fn take_free(&self, kernel: &impl Threads) -> Taken {
         self.take_or_say_why(kernel.thread_id())
     }
@@ -174,7 +175,7 @@ impl Lock {
             {
                 break;
             }
-            // Its holder changes nothing then, and looks at what it is told when the fork is over.
+            // Its holder changes nothing then, and looks at its news when the fork is over.
             if in_vain >= MAX_FORK_SLEEPS
                 && waited >= least_sleep_ns(MAX_FORK_SLEEPS)
                 && self.is_forking()

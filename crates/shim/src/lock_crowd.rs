@@ -1,8 +1,9 @@
-//! Whether so many threads are at the lock that to wait for it takes longer than what is done under it saves.
+//! Whether so many threads are at the lock that to wait for it takes longer than the work under it saves.
 //!
-//! All that the library does to save time takes the lock a few times, for a tenth of a microsecond each. Two threads that do
-//! nothing else hardly meet. Sixteen on as many CPUs do all the time: each page given back took five times as long as the kernel
-//! takes. Then what need not be done is left for a while, so that only that takes the lock which the table has to know.
+//! All that the library does to save time takes the lock a few times, for a tenth of a microsecond each. Two threads
+//! that do nothing else hardly meet. Sixteen on as many CPUs do all the time: each page given back took five times as
+//! long as the kernel takes. Then work that may be left undone is left for a while, so that only that takes the lock
+//! which the table has to know.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -24,7 +25,7 @@ pub(crate) struct LockUseCounts {
     pub(crate) looks: u32,
 }
 
-/// All of it is an estimate.
+/// The state of the pauses, all of it an estimate.
 #[derive(Default)]
 pub(crate) struct LockCrowd {
     /// The number of the call at which the pause began, and how many calls it lasts; 0 where there is none.
@@ -37,7 +38,8 @@ pub(crate) struct LockCrowd {
 }
 
 impl LockCrowd {
-    /// Whether what need not be done is to be left, at the call of this number. Numbers begin anew after the last.
+    /// Whether work that may be left undone is to be left, at the call of this number. Numbers begin anew after the
+    /// last.
     pub(crate) fn is_there(&self, call: u32) -> bool {
         let lasts = self.lasts.load(Ordering::Relaxed);
         lasts > 0 && call.wrapping_sub(self.from.load(Ordering::Relaxed)) < lasts
@@ -48,8 +50,8 @@ impl LockCrowd {
         let order = Ordering::Relaxed;
         let lasts = self.lasts.load(order);
         let gone = call.wrapping_sub(self.from.load(order));
-        // What was seen during a pause, be it for one call, says nothing of what comes after it. Nor does what a thread saw that
-        // comes late, when another has begun a pause at a later call: then less than none are gone.
+        // A sight during a pause, be it for one call, says nothing of the time after it. Nor does the sight of a thread
+        // that comes late, when another has begun a pause at a later call: then less than none are gone.
         if lasts > 0 && gone.cast_signed() < (lasts + calls).cast_signed() {
             return;
         }
@@ -117,8 +119,8 @@ mod tests {
         count
     }
 
-    /// Check that a crowd pauses what need not be done for twice as many calls each time, though nobody is at the lock in a
-    /// pause, and tries it for a few calls in between; and that without a crowd it goes on.
+    /// Check that a crowd pauses work that may be left undone for twice as many calls each time, though nobody is at
+    /// the lock in a pause, and tries it for a few calls in between; and that without a crowd it goes on.
     #[test]
     fn pauses() {
         let crowd = LockCrowd::default();
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(calls_until(&crowd, &mut call, false, CROWDED), 1024);
     }
 
-    /// Check that a thread that comes late with what it saw does not end the pause that another has begun meanwhile.
+    /// Check that a thread that comes late with its sight does not end the pause that another has begun meanwhile.
     #[test]
     fn a_late_look() {
         let crowd = LockCrowd::default();

@@ -1,5 +1,5 @@
-//! Every order of two threads (and what a handler does in between), by loom: the lock, what handlers
-//! leave for its holder, and what leaves while another thread wants its addresses.
+//! Every order of two threads (and of a handler in between), by loom: the lock, the notes that handlers leave for its
+//! holder, and memory that leaves while another thread wants its addresses.
 
 use core::cell::Cell;
 use std::sync::Arc;
@@ -25,8 +25,9 @@ loom::thread_local! {
 /// a thread read each older value that the memory model allows.
 const MOST_ORDERS: usize = 500_000;
 
-/// Every order; or those with no more than so many switches where nobody had to wait. In one of them at least the library has
-/// done what the model is about, which `work` says: one in which it leaves all to the kernel can't fail.
+/// Every order; or those with no more than so many switches where nobody had to wait. In one of them at least the
+/// library has done the work that the model is about, which `work` says: one in which it leaves all to the kernel can't
+/// fail.
 fn explore(switches: Option<usize>, work: impl Fn() -> bool + Sync + Send + 'static) {
     let is_reached = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut builder = loom::model::Builder::new();
@@ -40,13 +41,13 @@ fn explore(switches: Option<usize>, work: impl Fn() -> bool + Sync + Send + 'sta
     assert!(is_reached.load(std::sync::atomic::Ordering::Relaxed));
 }
 
-/// What the library writes into a page that it keeps.
+/// The library writes this into a page that it keeps.
 const MARK: u8 = 255;
 
 /// So many pages there are, from the address of the first on.
 const PAGES: usize = 8;
 
-/// A page that is mapped: what is in it, and whether it can be written.
+/// A page that is mapped: its content, and whether it can be written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mapped {
     content: u8,
@@ -65,7 +66,7 @@ impl Few {
         step(&mut self.0.lock().unwrap()[pages(range)])
     }
 
-    /// Writes what is mapped.
+    /// Writes the mapped pages.
     fn write(&self, range: Range, content: u8) {
         self.with(range, |pages| {
             for page in pages.iter_mut().flatten() {
@@ -85,7 +86,7 @@ impl Few {
         });
     }
 
-    /// What is in each page; none where none is mapped.
+    /// The content of each page; none where none is mapped.
     fn contents(&self, range: Range) -> Vec<Option<u8>> {
         self.with(range, |pages| {
             let each = pages.iter().map(|page| page.map(|page| page.content));
@@ -204,7 +205,7 @@ unsafe impl Kernel for Few {
         let all = self.0.lock().unwrap();
         let first = pages(wanted).start;
         let writable = all[first]?.writable;
-        // What lies side by side and may be used alike is one mapping.
+        // Pages that lie side by side and may be used alike are one mapping.
         let alike = |n: &usize| all[*n].is_some_and(|page| page.writable == writable);
         let before = (0..first).rev().take_while(alike).count();
         let after = (first..PAGES).take_while(alike).count();
@@ -274,7 +275,7 @@ fn second(work: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
     })
 }
 
-/// What the kernel and the library hold in the end, without anchors, and whether anything was zeroed.
+/// The state that the kernel and the library hold in the end, without anchors, and whether anything was zeroed.
 struct InTheEnd {
     is_writable: bool,
     held: Vec<RangeUse>,
@@ -363,8 +364,8 @@ fn lock() {
     });
 }
 
-/// Check that what a handler adds inside the lock, also after its holder has looked, is handed out once
-/// and not later than to the next holder.
+/// Check that a range that a handler adds inside the lock, also after its holder has looked, is handed out once and not
+/// later than to the next holder.
 #[test]
 fn late() {
     explore(None, || {
@@ -442,8 +443,7 @@ fn with(settings: Settings) -> Shim<Few> {
     Shim::new(few(), settings, counters, places, scratch)
 }
 
-/// Check that what one thread maps at a kept address stays what it is while the other gives kept memory
-/// back.
+/// Check that memory that one thread maps at a kept address stays as it is while the other gives kept memory back.
 #[test]
 fn leaving() {
     explore(Some(6), || {
@@ -482,7 +482,7 @@ fn keeps(shim: &Shim<Few>, map: &Map, other: thread::JoinHandle<()>) -> usize {
     mine
 }
 
-/// Check that what one thread offers to the kernel, which takes it at once here, is never what the other has been served.
+/// Check that memory that one thread offers to the kernel, which takes it at once here, is never served to the other.
 #[test]
 fn offered_meanwhile() {
     explore(Some(5), || {
@@ -583,7 +583,7 @@ fn going() {
             let other = second({
                 let shim = Arc::clone(&shim);
                 move || {
-                    // Unmaps what is kept, to see that it is a hole.
+                    // Unmaps kept memory, to see that it is a hole.
                     let _ = shim.change_unfollowed(at, PAGE, || Ok(()));
                 }
             });
@@ -622,8 +622,8 @@ fn going_in_a_hole() {
     });
 }
 
-/// Check that two threads that unmap while too much is in memory lose nothing, and that what one of them maps
-/// then is empty and its own.
+/// Check that two threads that unmap while too much is in memory lose nothing, and that a new mapping of one of them is
+/// empty and its own.
 #[test]
 fn above_the_bound() {
     explore(Some(6), || {
@@ -652,7 +652,7 @@ fn above_the_bound() {
     });
 }
 
-/// Check that what one thread has given back is zeroed only while it can be written, whenever the other takes
+/// Check that a range that one thread has given back is zeroed only while it can be written, whenever the other takes
 /// that away and gives it again; and that at the end it can be, and is known.
 #[test]
 fn protected_meanwhile() {
@@ -683,8 +683,8 @@ fn protected_twice() {
     });
 }
 
-/// Check that what one thread has given back is not zeroed any more once the other has mapped there what can't be
-/// written.
+/// Check that a range that one thread has given back is not zeroed any more once the other has mapped something there
+/// that can't be written.
 #[test]
 fn replaced_meanwhile() {
     explore(Some(4), || {
@@ -702,8 +702,8 @@ fn replaced_meanwhile() {
     });
 }
 
-/// Check that a thread that gives back again and again what the other protects again and again is refused nothing,
-/// and zeroes only what can be written.
+/// Check that a thread that gives back again and again a range that the other protects again and again is refused
+/// nothing, and zeroes it only while it can be written.
 #[test]
 fn protected_again_and_again() {
     explore(Some(3), || {
@@ -738,8 +738,8 @@ fn use_hole(shim: &Shim<Few>, at: usize, fixed: i32) {
     }
 }
 
-/// Check that beside what one thread gives back, while all that is kept goes, another keeps what it maps into a hole and writes.
-/// Nothing is zeroed but by an anchor in that hole, as the page on the other side is none.
+/// Check that beside a range that one thread gives back, while all kept memory goes, another keeps the content that it
+/// maps into a hole and writes. Nothing is zeroed but by an anchor in that hole, as the page on the other side is none.
 #[test]
 fn hole_replaced() {
     explore(Some(3), || {
@@ -755,7 +755,7 @@ fn hole_replaced() {
     });
 }
 
-/// Check that the hole is one also to whom is refused what is not.
+/// Check that the hole is one also to whom is refused a range that is none.
 #[test]
 fn hole_found_free() {
     explore(Some(3), || {
@@ -767,8 +767,8 @@ fn hole_found_free() {
     });
 }
 
-/// Check that what one thread gives back and another unmaps is not written after that where it is unmapped, and that nothing
-/// that was in it comes back.
+/// Check that a range that one thread gives back and another unmaps is not written after that where it is unmapped, and
+/// that nothing that was in it comes back.
 #[test]
 fn unmapped_meanwhile() {
     explore(Some(4), || {

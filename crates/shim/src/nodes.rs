@@ -10,7 +10,7 @@ use crate::region::Region;
 pub(crate) type NodeId = u32;
 pub(crate) const NO_NODE: NodeId = 0;
 
-/// One place.
+/// One place of the array, free or with a region.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Node {
@@ -162,7 +162,7 @@ impl Nodes {
             };
         };
         self.set_id(slot, id);
-        // What was there goes to both sides of the new node.
+        // The former child goes to both sides of the new node.
         let (mut low, mut high) = (LinkSlot::Left(id), LinkSlot::Right(id));
         let mut here = below;
         while here != NO_NODE {

@@ -1,13 +1,13 @@
-//! What is kept beyond a few megabytes is offered to the kernel.
+//! Kept memory beyond a few megabytes is offered to the kernel.
 //!
-//! A program that has done with its memory may never call the library again, and nobody gives back then what is kept for it. So
-//! all but a little is offered by MADV_FREE: where memory is short, of the machine or of the control group, the kernel takes such
-//! a page without writing it anywhere (madvise(2)). What is written anew is not offered any more, and each page is written before
-//! it serves.
+//! A program that has done with its memory may never call the library again, and nobody gives kept memory back then. So
+//! all but a little is offered by MADV_FREE: where memory is short, of the machine or of the control group, the kernel
+//! takes such a page without writing it anywhere (madvise(2)). A page that is written anew is not offered any more, and
+//! each page is written before it serves.
 //!
-//! To offer pages interrupts whoever else runs the program, as to give them back does. So many ranges go by one call, which
-//! interrupts once from Linux 6.16 on. And each page that was offered is dearer to use the next time, by about half of what it
-//! takes to have a new one. So a few megabytes are not offered, and they serve first.
+//! To offer pages interrupts whoever else runs the program, as to give them back does. So many ranges go by one call,
+//! which interrupts once from Linux 6.16 on. And each page that was offered is dearer to use the next time, by about
+//! half the price of a new one. So a few megabytes are not offered, and they serve first.
 //!
 //! Where the kernel has taken a page, nobody can tell any more whose its range is (see `proof`): it stays mapped, without memory.
 //! So that this does not go on, no more is kept from then on than need not be offered.
@@ -22,17 +22,17 @@ use crate::table::Table;
 use crate::trim::{BATCH_REGIONS, Batch, BatchDeed, MAX_BATCHES};
 use crate::{Part, Range};
 
-/// What need not be offered, where the settings do not say.
+/// So many bytes need not be offered, where the settings do not say.
 const DEFAULT_FIRM_BYTES: usize = 8 << 20;
-/// And no more than this part of what may be kept as of the memory that is free ([`Shim::free_share`]).
+/// And no more than this part of the memory that may be kept by how much is free ([`Shim::free_share`]).
 const FIRM_PART_OF_SHARE: usize = 4;
 
-/// What the kernel did with what it was offered.
+/// How the kernel took the offers.
 #[derive(Default)]
 pub(crate) struct Offers {
     /// It has taken some, or refuses: from now on no more is kept than need not be offered.
     over: AtomicBool,
-    /// It does not take many at once.
+    /// The kernel does not take many at once.
     alone: AtomicBool,
     /// Something is to be offered by who is done with the batch next.
     wait: AtomicBool,
@@ -43,7 +43,7 @@ impl Offers {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// It has refused many at once.
+    /// The kernel has refused many at once.
     pub(crate) fn go_alone(&self) {
         self.alone.store(true, Ordering::Relaxed);
     }
@@ -54,7 +54,7 @@ impl Offers {
 }
 
 impl<K: Kernel> Shim<K> {
-    /// How many bytes of what is kept need not be offered.
+    /// How many bytes of the kept memory need not be offered.
     pub(crate) fn firm_budget(&self) -> usize {
         let settings = self.settings();
         match settings.firm {
@@ -65,7 +65,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Whether so much of what is kept is not offered that some of it should be.
+    /// Whether so much of the kept memory is not offered that some of it should be.
     pub(crate) fn is_too_firm(&self, table: &Table) -> bool {
         table.firm_bytes() > self.firm_budget() && !self.offers.are_over()
     }
@@ -77,7 +77,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// What was to be offered while this thread was giving back.
+    /// Makes the offer that was due while this thread was giving back.
     pub(crate) fn offer_what_had_to_wait(&self) {
         if self.offers.wait.load(Ordering::SeqCst) {
             self.offers.wait.store(false, Ordering::SeqCst);
@@ -85,8 +85,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Offers the oldest of what is kept, until half of what need not be offered is left, or less: then the next time is some
-    /// way off. Left to whoever gives back or offers already.
+    /// Offers the oldest of the kept memory, until no more is left than half of the bytes that need not be offered:
+    /// then the next time is some way off. Left to whoever gives back or offers already.
     #[cold]
     pub(crate) fn offer_oldest(&self) {
         /// Once more where another thread had to leave some to this one meanwhile; after that it is for the next call to do.
@@ -98,7 +98,7 @@ impl<K: Kernel> Shim<K> {
             if self.is_retired() || self.leavers.are_there() {
                 return;
             }
-            // What is marked later is written, and would have to be offered once more.
+            // Memory that is marked later is written, and would have to be offered once more.
             let fresh = self.try_locked(|table| table.fresh.bytes);
             if let Locked::Done(fresh) = fresh
                 && self.pays_to_look(0, fresh)
@@ -111,7 +111,7 @@ impl<K: Kernel> Shim<K> {
             });
             if done.is_some() {
                 if self.is_retired() {
-                    // All that was kept went meanwhile, but for what this thread had.
+                    // All kept memory went meanwhile, but for this thread's batch.
                     self.unmap_all_kept();
                 }
                 if !self.offers.wait.load(Ordering::SeqCst) {
@@ -144,7 +144,7 @@ impl<K: Kernel> Shim<K> {
             }
             let told = batch.known == ours;
             batch.note_deed(BatchDeed::Offered, done);
-            // What could not be told goes back to its shelf, and would be the next again.
+            // A region that could not be told goes back to its shelf, and would be the next again.
             if !self.have_left(batch) || !told || self.offers.are_over() {
                 return;
             }
@@ -156,7 +156,8 @@ impl<K: Kernel> Shim<K> {
         !self.settings().batch || self.offers.alone.load(Ordering::Relaxed)
     }
 
-    /// The same as [`Shim::ownership_of`], by reading what can be read without fear, as it is plain and all there.
+    /// The same as [`Shim::ownership_of`], by reading memory that can be read without fear, as it is plain and all
+    /// there.
     fn whose_by_reading(&self, id: NodeId, range: Range, fingerprint: u64) -> Ownership {
         let kind = self.try_locked(|table| table.nodes.get(id).kind);
         let readable = match kind {
@@ -189,9 +190,9 @@ impl<K: Kernel> Shim<K> {
         let done = match ranges {
             [] => return 0,
             [Part { start, len }] => {
-                // SAFETY: it was ours a moment ago, and the program has unmapped it. A thread that maps there in between, by a
-                // system call that the library does not see, or a handler that does, in a child that it forks, may lose what it
-                // has written by then.
+                // SAFETY: it was ours a moment ago, and the program has unmapped it. A thread that maps there in
+                // between, by a system call that the library does not see, or a handler that does, in a child that it
+                // forks, may lose the content that it has written by then.
                 let offered = unsafe { self.kernel.madvise(*start, *len, MADV_FREE) };
                 usize::from(offered.is_ok())
             }
@@ -228,8 +229,9 @@ impl<K: Kernel> Shim<K> {
         matches!(done, Locked::Done(()))
     }
 
-    /// What was kept is not what it was. Where it was offered the kernel has taken some of it, or somebody has mapped over it past
-    /// the library: which of the two, nobody can tell. What was not offered was mapped over, or unmapped.
+    /// Kept memory is not as it was. Where it was offered the kernel has taken some of it, or somebody has mapped over
+    /// it past the library: which of the two, nobody can tell. Memory that was not offered was mapped over, or
+    /// unmapped.
     pub(crate) fn note_foreign(&self, bytes: usize, offered: bool) {
         self.counters.foreign.count_one();
         if offered {

@@ -1,5 +1,5 @@
-//! What is made once, in memory that is there, and only read from then on. Nobody waits for it: whoever comes while it is
-//! made does without.
+//! A value that is made once, in memory that is there, and only read from then on. Nobody waits for it: whoever comes
+//! while it is made does without.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -25,7 +25,7 @@ impl<T> Once<T> {
         }
     }
 
-    /// It, once it is there.
+    /// The value, once it is there.
     #[inline]
     pub(crate) fn get_filled(&self) -> Option<&T> {
         let there = self.state.load(Ordering::Acquire) == STATE_FILLED;

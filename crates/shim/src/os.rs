@@ -69,7 +69,7 @@ const O_CLOEXEC: usize = 0o2_000_000;
 ///
 /// # Safety
 ///
-/// What that call does to the process is what the caller wants.
+/// The caller wants that call's effect on the process.
 #[inline]
 pub(crate) unsafe fn syscall(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
     let result: isize;
@@ -126,7 +126,7 @@ impl Linux {
         self.filter.note_new_filter();
     }
 
-    /// What a program's `struct iovec` holds; none where there is no memory. Not under a filter.
+    /// The content of a program's `struct iovec`; none where there is no memory. Not under a filter.
     #[cfg(quell_preload)]
     pub(crate) fn part_at(&self, at: usize) -> Option<Part> {
         let mut words = [0_usize; 2];
@@ -141,8 +141,8 @@ impl Linux {
     }
 }
 
-/// Copies what lies at addresses, each with a length, and stops without a signal at what is not mapped. How many
-/// bytes it were.
+/// Copies bytes from addresses, each with a length, and stops without a signal where nothing is mapped. Returns the
+/// number of bytes.
 fn copy_readable<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
     let local = [to.as_mut_ptr() as usize, size_of_val(to)];
     // SAFETY: the kernel writes into our own place, no more than fits.
@@ -166,8 +166,8 @@ fn copy_readable<T: Copy>(to: &mut [T], from: &[[usize; 2]]) -> usize {
     got.unwrap_or(0).min(local[1])
 }
 
-/// Where the words of a page are that it is known by: its first, as what is there when it is used, mostly, and another,
-/// which lies elsewhere in each page, as headers are often alike.
+/// The addresses of the words by which a page is known: its first, as that one is in use when the page is, mostly, and
+/// another, which lies elsewhere in each page, as headers are often alike.
 fn marked_addresses(page: usize) -> [usize; 2] {
     const WORDS_PER_PAGE: usize = PAGE / size_of::<u64>();
     // The high bits of a product are those that all bits of the factor move.
@@ -190,7 +190,7 @@ fn hash_words(hash: u64, words: [u64; 2]) -> u64 {
 
 /// Whether each page of a range has memory, or is swapped out; none where that could not be read.
 fn are_all_there(kernel: &Linux, range: Range) -> Option<bool> {
-    /// Of a signal handler's stack.
+    /// So many bytes of a signal handler's stack are used.
     const AT_ONCE: usize = 256;
     let mut vector = [0_u8; AT_ONCE];
     let mut start = range.start;
@@ -216,7 +216,7 @@ fn are_all_there(kernel: &Linux, range: Range) -> Option<bool> {
 
 /// Shows the words of each page until `go_on` says no. Whether it never did, and all could be read.
 ///
-/// By itself, so that what it needs of the stack is free again: that may be a signal handler's.
+/// It is a function by itself, so that its part of the stack is free again: that may be a signal handler's.
 #[inline(never)]
 fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
     const PAGES_PER_COPY: usize = 32;
@@ -516,7 +516,7 @@ unsafe impl Kernel for Linux {
     fn is_locked(&self, range: Range) -> bool {
         const MS_INVALIDATE: usize = 2;
         let args = [range.start, range.len(), MS_INVALIDATE, 0, 0, 0];
-        // SAFETY: of memory of no file it only asks: EBUSY is what msync(2) says of locked memory.
+        // SAFETY: of memory of no file it only asks: msync(2) says EBUSY of locked memory.
         unsafe { syscall(nr::MSYNC, args) }.is_err()
     }
 
@@ -534,7 +534,7 @@ unsafe impl Kernel for Linux {
     fn all_there(&self, range: Range) -> Option<bool> {
         let refused = OPEN_FILES.refused_count();
         let told = are_all_there(self, range);
-        // What could not be read, though no thread forked, never can, as after chroot(2).
+        // An entry that could not be read, though no thread forked, never can, as after chroot(2).
         told.or_else(|| (OPEN_FILES.refused_count() == refused).then_some(false))
     }
 

@@ -5,10 +5,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::kernel::Threads;
 
-/// They are at work where the CPUs work for them by so much of what they work for the thread that looks: one part of so many.
-/// The kernel brings the time of threads that run up to date with each tick only, of 10 ms at most
-/// (thread_group_cputime, kernel/sched/cputime.c, Linux 6.18), which is less than that part of the 100 ms between two looks. On CPUs
-/// without a tick (nohz_full) that is a second, and in between those threads count as idle.
+/// Others are at work if the CPUs work for them at least one part in so many of the time for the thread that looks. The
+/// kernel brings the time of threads that run up to date with each tick only, of 10 ms at most (thread_group_cputime,
+/// kernel/sched/cputime.c, Linux 6.18), which is less than that part of the 100 ms between two looks. On CPUs without a
+/// tick (nohz_full) that is a second, and in between those threads count as idle.
 const WORKING_PART: u64 = 8;
 
 /// All of it is an estimate, by which something is done in one way or another that are both right: so nothing is said of the
@@ -18,7 +18,7 @@ pub(crate) struct OtherThreads {
     /// The thread that was seen last, and whether there was another since the last look.
     seen: AtomicUsize,
     was_another_seen: AtomicBool,
-    /// At the last look, ns: what the CPUs had worked for the thread that looked, and for all.
+    /// At the last look: the thread that looked, its CPU time and that of all threads, ns.
     looker: AtomicUsize,
     mine_ns: AtomicU64,
     all_ns: AtomicU64,
@@ -38,7 +38,7 @@ impl Default for OtherThreads {
 }
 
 impl OtherThreads {
-    /// As last seen.
+    /// Whether others were at work at the last look.
     pub(crate) fn are_working(&self) -> bool {
         self.work.load(Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ impl OtherThreads {
         }
     }
 
-    /// Looks at what the CPUs have worked for whom since the last time.
+    /// Reads how much CPU time each side has used since the last time.
     pub(crate) fn sample_cpu_time(&self, kernel: &impl Threads) {
         let order = Ordering::Relaxed;
         let was_another_seen = self.was_another_seen.swap(false, order);
@@ -98,7 +98,7 @@ mod tests {
     use core::cell::Cell;
     use proptest::prelude::*;
 
-    /// A thread, and what was worked for it and for all.
+    /// A thread, its CPU time and that of all.
     #[derive(Default)]
     struct ThreadClocks(Cell<(usize, u64, u64)>);
 
@@ -119,8 +119,8 @@ mod tests {
         }
     }
 
-    /// Check that a thread is alone at work whatever others did before, that another is seen by what the CPU works for it and
-    /// by its calls, and that a thread that looks for the first time changes nothing.
+    /// Check that a thread is alone at work whatever others did before, that another is seen by its CPU time and by its
+    /// calls, and that a thread that looks for the first time changes nothing.
     #[test]
     fn others() {
         let (others, clocks) = (OtherThreads::default(), ThreadClocks::default());

@@ -14,11 +14,11 @@ use crate::scratch::Scratch;
 use crate::settings::Settings;
 use crate::shim::Shim;
 
-/// The program's calls. Each is libc's function of that name, whose man page says what it does.
+/// The program's calls. Each is libc's function of that name, and its man page is the documentation.
 ///
 /// # Safety
 ///
-/// As those.
+/// As each of those man pages says.
 macro_rules! exported {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block)*) => {
         $(
@@ -38,7 +38,7 @@ mod raw_calls;
 /// Room for so many regions, 1 MB of addresses; memory comes as it is used.
 const REGION_PLACES: usize = 16_384;
 
-/// What the library has done; the name by which quell finds it.
+/// The counts of the library's work; quell finds them by this name.
 #[unsafe(no_mangle)]
 pub static quell_shim_counters: Counters = Counters::new();
 
@@ -53,9 +53,9 @@ static NODES: StaticMemory<[Node; REGION_PLACES]> =
     StaticMemory(UnsafeCell::new([Node::EMPTY; REGION_PLACES]));
 static SCRATCH: StaticMemory<Scratch> = StaticMemory(UnsafeCell::new(Scratch::EMPTY));
 
-/// The library. It is there from the first call on, and that may be the loader's, before any constructor:
-/// mimalloc and google/tcmalloc map at once what they live on. Until `start` it only takes note. While another thread
-/// makes it, calls go to the kernel, and what they map is not known.
+/// The library. It is there from the first call on, and that may be the loader's, before any constructor: mimalloc and
+/// google/tcmalloc map their first memory at once. Until `start_library` it only takes note. While another thread makes
+/// it, calls go to the kernel, and their mappings are not known.
 fn shim_of_process() -> Option<&'static Shim<Linux>> {
     // SAFETY: `make` has written it.
     SHIM.get(make_shim)
@@ -101,7 +101,7 @@ unsafe extern "C" {
 
 type ForkHandler = unsafe extern "C" fn();
 
-/// Registers what is done around fork(2). False if the C library has neither way.
+/// Registers the handlers for fork(2). False if the C library has neither way.
 unsafe fn at_fork(before: ForkHandler, parent: ForkHandler, child: ForkHandler) -> bool {
     // SAFETY: both only load an address; it is null or a function of that type.
     unsafe {
@@ -166,7 +166,7 @@ fn write_to_stderr(parts: &[&[u8]]) {
     }
 }
 
-/// Starts the library, by what the environment says. Runs once, before main.
+/// Starts the library, by its settings in the environment. Runs once, before main.
 unsafe extern "C" fn start_library() {
     let mut settings = Settings::default();
     // SAFETY: before main.
@@ -181,7 +181,8 @@ unsafe extern "C" fn start_library() {
     let Some(shim) = shim_of_process() else {
         return;
     };
-    // SAFETY: registering handlers that live as long as the library: the loader never unloads what it loaded at the start.
+    // SAFETY: registering handlers that live as long as the library: the loader never unloads a file that it loaded at
+    // the start.
     if !unsafe { at_fork(before_fork, in_parent, in_child) } {
         write_to_stderr(&[b"libquell.so: this C library has no pthread_atfork, so it stays off\n"]);
         shim.turn_off();
@@ -190,7 +191,7 @@ unsafe extern "C" fn start_library() {
     shim.start_with(settings);
     if settings.lock && !settings.off {
         const MLOCKALL: usize = 151;
-        // SAFETY: mlockall(2) of what is and what will be mapped.
+        // SAFETY: mlockall(2) of present and later mappings.
         if unsafe { syscall(MLOCKALL, [3, 0, 0, 0, 0, 0]) }.is_err() {
             write_to_stderr(&[
                 b"libquell.so: memory could not be locked: the limit (ulimit -l) is too low\n",
@@ -254,7 +255,7 @@ unsafe fn map_for_c(map: &Map) -> *mut c_void {
     }
 }
 
-/// For calls that may change what a range is.
+/// For calls that may change a range in a way that is not followed.
 unsafe fn change_unfollowed_for_c(number: usize, args: [usize; 6]) -> c_int {
     // SAFETY: the program's own call.
     let call = || unsafe { syscall(number, args) }.map(drop);
@@ -318,7 +319,7 @@ exported! {
     }
     fn mbind(addr: usize, len: usize, mode: c_int, mask: usize, bits: usize, flags: u32) -> isize {
         const MPOL_MF_MOVE: u32 = 2;
-        // What was served has pages, which to the program is a mapping without any: they move.
+        // Served memory has pages, while to the program it is a mapping without any: they move.
         let served = shim_of_process().is_some_and(|shim| shim.may_have_served(addr, len));
         let flags = if served { flags | MPOL_MF_MOVE } else { flags };
         change_unfollowed_for_c(237, [addr, len, mode as usize, mask, bits, flags as usize]) as isize
@@ -327,7 +328,7 @@ exported! {
         change_unfollowed_for_c(216, [addr, len, prot as usize, page, flags as usize, 0])
     }
     fn mlockall(flags: c_int) -> c_int {
-        // What is kept would be locked too, and MADV_DONTNEED of what is locked must fail.
+        // Kept memory would be locked too, and MADV_DONTNEED of locked memory must fail.
         if let Some(shim) = shim_of_process() {
             shim.stop_keeping();
         }

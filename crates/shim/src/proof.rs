@@ -1,8 +1,8 @@
-//! What memory really is, whatever the program has done to it by calls that the library does not see.
+//! The true state of memory, whatever the program has done to it by calls that the library does not see.
 //!
-//! A program may change its memory past the library: by a function from a library's handle, by a system call of its own,
-//! by another library's. So nothing that the table says is believed where it matters: before memory is kept, before it
-//! is zeroed in place, before it is handed out, and before what is kept is given back.
+//! A program may change its memory past the library: by a function from a library's handle, by a system call of its
+//! own, by another library's. So nothing that the table says is believed where it matters: before memory is kept,
+//! before it is zeroed in place, before it is handed out, and before kept memory is given back.
 //!
 //! **Attributes.** The kernel tells of a mapping which rights it has, and whether it is of a file, and not whether a
 //! child of fork(2) will have it, whether it is locked, under a protection key, registered with userfaultfd(2), bound to
@@ -11,7 +11,7 @@
 //! plain as a page can be. Memory in one mapping with it is as plain as it is; and whoever changes the program's memory
 //! without the anchor, which is none of his, makes two mappings of the one, which is seen.
 //!
-//! **Whose it is.** What is kept is mapped still, and free to the program, which may map something over it past the
+//! **Whose it is.** Kept memory is mapped still, and free to the program, which may map something over it past the
 //! library. So each kept page has a word at its begin by which it is known. Whoever maps over it takes the word away.
 
 use crate::kernel::{Kernel, Map, Mapping, Pins};
@@ -25,10 +25,10 @@ use crate::sync::Ordering;
 use crate::table::Table;
 use crate::{PAGE, Range};
 
-/// Of what is served or zeroed so many bytes pay for a nanosecond of a look for pinned pages.
+/// So many bytes that are served or zeroed pay for a nanosecond of a look for pinned pages.
 const LOOKED_FOR_NS: usize = 16;
 
-/// What is found out of a range.
+/// The result of a proof that a range is plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlainProof {
     Yes,
@@ -37,12 +37,13 @@ pub(crate) enum PlainProof {
     NoRoom,
 }
 
-/// Whose what was kept is now.
+/// Whose kept memory is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
     Ours,
     Foreign,
-    /// What is in it is ours, and which mapping it lies in can't be told just now: while a thread forks no file is opened.
+    /// Its content is ours, and which mapping it lies in can't be told just now: while a thread forks no file is
+    /// opened.
     NotTold,
 }
 
@@ -71,14 +72,14 @@ impl<K: Kernel> Shim<K> {
                 return self.put_anchor(mapping.range, range, kind);
             }
             Locked::Done((None, false, true)) => {
-                // Those go that have nothing beside them.
+                // Anchors that have nothing beside them go.
                 self.trim_to(usize::MAX);
                 let _ = self.try_locked(|table| table.anchors.note_wedged(mapping.range));
                 return PlainProof::NoRoom;
             }
             Locked::Mine | Locked::Busy => return PlainProof::No,
         };
-        // The anchor may have been mapped over, together with what is beside it. And whoever locks all memory
+        // The anchor may have been mapped over, together with the range beside it. And whoever locks all memory
         // (mlockall(2)) locks it, too.
         if self.kernel.is_marked(known, self.process_mark()) && !self.kernel.is_locked(range) {
             PlainProof::Yes
@@ -105,7 +106,7 @@ impl<K: Kernel> Shim<K> {
         PlainProof::NoRoom
     }
 
-    /// Makes an anchor of a page that was mapped together with what lies below it.
+    /// Makes an anchor of a page that was mapped together with the range below it.
     pub(crate) fn bring_anchor(&self, page: Range, kind: Kind) {
         self.anchored.add(page.start);
         // SAFETY: the page is ours.
@@ -172,11 +173,11 @@ impl<K: Kernel> Shim<K> {
         false
     }
 
-    /// Whose what is kept is: still ours, where nobody has mapped anything over it. By its fingerprint where it is not marked
-    /// yet.
+    /// Whose kept memory is: still ours, where nobody has mapped anything over it. By its fingerprint where it is not
+    /// marked yet.
     pub(crate) fn ownership_of(&self, range: Range, fingerprint: u64) -> Ownership {
         let mut told = true;
-        // What was several mappings once may be several to the kernel still.
+        // A range that was several mappings once may be several to the kernel still.
         let mut start = range.start;
         while start < range.end {
             let first = Range {
@@ -195,7 +196,8 @@ impl<K: Kernel> Shim<K> {
         }
         let known = match fingerprint {
             0 => Some(self.kernel.is_marked(range, self.process_mark())),
-            // Memory that was mapped over it, and in which nothing is yet, reads as zeros, as what was kept may have been.
+            // Memory that was mapped over it, and in which nothing is yet, reads as zeros, as kept memory may have
+            // been.
             _ => {
                 let there = self.kernel.all_there(range);
                 there.map(|there| there && self.kernel.has_fingerprint(range, fingerprint))
@@ -208,7 +210,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Marks what was kept before a look that has found no pinned pages, so that it may serve. Left to whoever is at it
+    /// Marks kept memory before a look that has found no pinned pages, so that it may serve. Left to whoever is at it
     /// already: who unmaps around it while another thread forks waits for that one.
     fn mark_fresh(&self, look: u32) {
         let me = self.kernel.thread_id();
@@ -219,7 +221,7 @@ impl<K: Kernel> Shim<K> {
             self.marking.store(0, Ordering::SeqCst);
             self.somebody_left();
             if self.is_retired() {
-                // What was being marked was not to be had when all that was kept went.
+                // The region that was being marked was not to be had when all kept memory went.
                 self.unmap_all_kept();
             }
         }
@@ -242,7 +244,7 @@ impl<K: Kernel> Shim<K> {
                 continue;
             }
             if self.is_off_now() {
-                // By a handler that has forked, in its child.
+                // A handler has forked, and this is its child.
                 return;
             }
             // SAFETY: as above, and it was ours a moment ago. A thread that maps there in between, by a system call that the
@@ -258,7 +260,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Makes kept memory zeros, for its next owner. False where it is not what was kept, or is not what a new mapping would be.
+    /// Makes kept memory zeros, for its next owner. False where it is not the kept memory any more, or differs from a
+    /// new mapping.
     ///
     /// # Safety
     ///
@@ -281,7 +284,7 @@ impl<K: Kernel> Shim<K> {
         cleared == range.len()
     }
 
-    /// What is written into kept pages: for each process another word, so that no file and no other process has it.
+    /// The word that is written into kept pages: for each process another, so that no file and no other process has it.
     pub(crate) fn process_mark(&self) -> u64 {
         let known = self.mark.load(Ordering::Relaxed);
         if known != 0 {
@@ -298,19 +301,19 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Whether to find out what `len` bytes of memory are costs less than it saves: with many mappings it takes long to read
-    /// them all, where the kernel can't be asked about one.
+    /// Whether a proof that `len` bytes of memory are plain costs less than it saves: with many mappings it takes long
+    /// to read them all, where the kernel can't be asked about one.
     pub(crate) fn pays_to_prove(&self, len: usize) -> bool {
         /// As in [`Shim::pays_to_look`], and up to three proofs for each time that memory is used.
         const FOR_NS: usize = 24;
         len >= self.kernel.mapping_ns().saturating_mul(FOR_NS) || self.settings().lifetimes == 0
     }
 
-    /// Whether to look for pinned pages costs less than it saves: it is made for a mapping of `wanted` bytes, and what it
-    /// finds holds for `fresh` bytes that nobody has looked at.
+    /// Whether to look for pinned pages costs less than it saves: it is made for a mapping of `wanted` bytes, and its
+    /// result holds for `fresh` bytes that nobody has looked at.
     pub(crate) fn pays_to_look(&self, wanted: usize, fresh: usize) -> bool {
-        /// A page that is served again saves a fault, of half a microsecond at least: a byte an eighth of a nanosecond. For
-        /// one mapping a look may take as long as that at most, and half as long where what it finds holds for more.
+        /// A page that is served again saves a fault, of half a microsecond at least: a byte an eighth of a nanosecond.
+        /// For one mapping a look may take as long as that at most, and half as long where its result holds for more.
         const WANTED_FOR_NS: usize = 8;
         const FRESH_FOR_NS: usize = LOOKED_FOR_NS;
         // Where somebody marks, and so also where a handler has left that by siglongjmp(3), the look would mark nothing.
@@ -323,7 +326,8 @@ impl<K: Kernel> Shim<K> {
         fresh > 0 && (pays || self.settings().lifetimes == 0)
     }
 
-    /// Whether pinned pages were looked for lately, counting by what was zeroed since, and none was found. Looks otherwise.
+    /// Whether pinned pages were looked for lately, counting by the bytes zeroed since, and none was found. Looks
+    /// otherwise.
     pub(crate) fn has_no_pins_for(&self, len: usize) -> bool {
         const BYTES_A_LOOK: usize = 1 << 20;
         let cost = self.pin_look_ns.load(Ordering::Relaxed);
@@ -333,7 +337,7 @@ impl<K: Kernel> Shim<K> {
             return true;
         }
         let looked = self.look_for_pins();
-        // What it has found free of pins was marked, and is not offered any more.
+        // Memory that it has found free of pins was marked, and is not offered any more.
         self.offer_if_too_firm();
         if looked {
             self.zeroed_since_look.store(len, Ordering::Relaxed);
@@ -344,7 +348,7 @@ impl<K: Kernel> Shim<K> {
     /// Looks whether the kernel or a device has hold of pages of this process. If so, nothing is kept any more, for good.
     /// True if not.
     pub(crate) fn look_for_pins(&self) -> bool {
-        /// Where some may be pinned for a while, the next look is not before so many times what one takes.
+        /// Where some may be pinned for a while, the next look is not before so many times the duration of one.
         const REST: usize = 64;
         let cost = self.pin_look_ns.load(Ordering::Relaxed);
         let began = self.kernel.now_ns();

@@ -31,7 +31,7 @@ impl Range {
         Some(Range { start: addr, end })
     }
 
-    /// In bytes.
+    /// The length in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(self) -> usize {
@@ -45,7 +45,7 @@ impl Range {
         (end <= self.end).then_some(Range { start, end })
     }
 
-    /// What both have.
+    /// The range that both have.
     #[must_use]
     pub fn intersection(self, other: Range) -> Option<Range> {
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
@@ -59,7 +59,7 @@ impl Range {
 pub struct Part {
     /// The first byte.
     pub start: usize,
-    /// In bytes.
+    /// The length in bytes.
     pub len: usize,
 }
 

@@ -1,21 +1,21 @@
 //! Ranges that are being zeroed, changed or replaced at this moment and without the lock.
 //!
-//! To the kernel each such call is one step, since it holds the lock of the address space meanwhile. Ours are
-//! several: looked up, done, noted. What is not written when it is looked up can be when it is zeroed, and of
-//! two mprotect(2) at once the second one's note may be of the first. So whoever changes a range waits for those that
-//! are at it. Not for those that begin later: a thread that begins again and again would never let it go on.
+//! To the kernel each such call is one step, since it holds the lock of the address space meanwhile. Ours are several:
+//! looked up, done, noted. A range that is read-only when it is looked up can be writable when it is zeroed, and of two
+//! mprotect(2) at once the second one's note may be of the first. So whoever changes a range waits for those that are
+//! at it. Not for those that begin later: a thread that begins again and again would never let it go on.
 //!
-//! A call that makes something else of a range is told too: nobody waits for that, but neither is anything
-//! zeroed or put there before it is over. A hole beside a mapping looks free for an anchor until another thread's
-//! MAP_FIXED has come there, and what the library wrote then would be in the program's memory.
+//! A call that makes something else of a range is told too: nobody waits for that, but neither is anything zeroed or
+//! put there before it is over. A hole beside a mapping looks free for an anchor until another thread's MAP_FIXED has
+//! come there, and the library's write would then be in the program's memory.
 //!
 //! To begin takes the lock, to end does not: another thread may hold it over a fork(2). Whoever uses memory waits for nobody
 //! else who is at something, so nobody waits in a circle, but for handlers.
 //!
 //! A handler that leaves by siglongjmp(3) in between leaves the place taken; whoever waits for it gives it up after two
 //! seconds and two hundred looks, for all, and fails where it may: a clock alone goes on while the whole process is
-//! stopped. So does a handler that would change what its own thread uses below it: whether that is so still nobody can tell.
-//! A replacing that is left so stays, and then nothing is used there any more.
+//! stopped. So does a handler that would change a range that its own thread uses below it: whether that is so still
+//! nobody can tell. A replacing that is left so stays, and then nothing is used there any more.
 
 use crate::Range;
 use crate::kernel::{Errno, Kernel};
@@ -29,7 +29,7 @@ const MAX_CLAIMS: usize = if cfg!(loom) { 4 } else { 32 };
 /// Others may begin with a range again and again; after so many waits it is not known any more.
 pub(crate) const MAX_WAIT_TURNS: usize = 8;
 
-/// What can be done with a range.
+/// The ways to work on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimKind {
     /// Memory is read or written: it is zeroed or looked into, or is to be an anchor.
@@ -47,7 +47,7 @@ impl ClaimKind {
 struct ClaimSlot {
     /// Who is at it; 0 is nobody.
     thread: AtomicUsize,
-    /// What at, and as which of all that ever began. Written before `thread`, with the lock.
+    /// The range, the turn among all that ever began, and the kind. Written before `thread`, with the lock.
     start: AtomicUsize,
     end: AtomicUsize,
     turn: AtomicUsize,
@@ -69,14 +69,14 @@ impl ClaimSlot {
     }
 }
 
-/// What somebody is at.
+/// The claim of one thread on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     place: usize,
     range: Range,
 }
 
-/// What is written at a fork(2) comes first, and so in the same page as what is written in [`Shim`] then.
+/// The fields that are written at a fork(2) come first, and so in the same page as those of [`Shim`].
 #[repr(C)]
 pub(crate) struct RangeClaims {
     /// How many places are taken, at least: most of the time there is nothing to look at.
@@ -120,8 +120,8 @@ impl RangeClaims {
         })
     }
 
-    /// Whether somebody is at something in a range that has to be waited for, and will wake who waits: another thread, or this
-    /// one, which uses what is there below the signal handler that we are in. With the lock.
+    /// Whether somebody is at something in a range that has to be waited for, and will wake who waits: another thread,
+    /// or this one, which uses the range below the signal handler that we are in. With the lock.
     pub(crate) fn is_in_the_way(&self, range: Range, me: usize) -> bool {
         self.is_earlier_at(range, me, usize::MAX)
     }
@@ -163,8 +163,8 @@ impl RangeClaims {
         self.all[n].thread.load(Ordering::SeqCst) == thread
     }
 
-    /// Whether this thread uses what is there, below the signal handler that we are in: that does not end before we return. Also
-    /// without the lock, as a thread sees what it has begun itself.
+    /// Whether this thread uses the range, below the signal handler that we are in: that does not end before we return.
+    /// Also without the lock, as a thread sees its own claims.
     pub(crate) fn is_used_below(&self, range: Range, me: usize) -> bool {
         self.claims_in(range)
             .any(|(n, thread)| thread == me && self.all[n].claim_kind() == ClaimKind::Uses)
@@ -175,7 +175,7 @@ impl RangeClaims {
         self.claims_in(range).next().is_some()
     }
 
-    /// The same for what has to be waited for.
+    /// The same for claims that have to be waited for.
     fn is_changed_at(&self, range: Range) -> bool {
         self.claims_in(range)
             .any(|(n, _)| self.all[n].claim_kind() != ClaimKind::Replaces)
@@ -213,7 +213,8 @@ impl RangeClaims {
         mine && place.wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends all that any but this thread is at, and hands out what that was. With the lock, or where nobody begins any more.
+    /// Ends all claims of any but this thread, and hands out their ranges. With the lock, or where nobody begins any
+    /// more.
     pub(crate) fn give_up(&self, me: usize, mut forget: impl FnMut(Range)) {
         for (n, thread) in self
             .claims_in(Range::ALL)
@@ -225,7 +226,8 @@ impl RangeClaims {
         self.unplaced.store(0, Ordering::SeqCst);
     }
 
-    /// Ends what has to be waited for in a range, and is no later than this turn. Whether it may write there still. With the lock.
+    /// Ends the claims in a range that have to be waited for, and are no later than this turn. Whether one may write
+    /// there still. With the lock.
     fn give_up_earlier(
         &self,
         range: Range,
@@ -271,8 +273,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// A call that makes something else of a range, and is not followed: what is kept there goes before it, what is known is
-    /// forgotten, and nothing of the library's comes there while it lasts.
+    /// A call that makes something else of a range, and is not followed: kept memory there goes before it, the table
+    /// forgets it, and nothing of the library's comes there while it lasts.
     ///
     /// # Errors
     ///
@@ -295,7 +297,7 @@ impl<K: Kernel> Shim<K> {
         self.end_after(Some(begun), call)
     }
 
-    /// A call, and the end of what was begun for it.
+    /// A call, and the end of the claim that was begun for it.
     pub(crate) fn end_after<T>(&self, begun: Option<Claim>, call: impl FnOnce() -> T) -> T {
         let done = call();
         if let Some(begun) = begun {
@@ -318,7 +320,7 @@ impl<K: Kernel> Shim<K> {
         Some(self.end_after(Some(begun), work))
     }
 
-    /// What was begun; none where the library was turned off meanwhile, or somebody replaces memory and could not say where.
+    /// The claim; none where the library was turned off meanwhile, or somebody replaces memory and could not say where.
     /// Without the lock.
     pub(crate) fn has_begun(&self, begun: Claim) -> Option<Claim> {
         // Whoever did that has seen that we begin, or we see it here.
@@ -377,7 +379,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// It is over, and `change` is what the table has to know of it.
+    /// The claim is over, and `change` tells the table its result.
     pub(crate) fn end_with(&self, begun: Claim, change: impl FnOnce(&mut Table)) {
         if !matches!(self.locked(change), Locked::Done(())) {
             self.forget(begun.range);

@@ -1,4 +1,4 @@
-//! What is known of one range of addresses.
+//! One range of addresses, as far as it is known.
 
 use crate::Range;
 use crate::linux::{PROT_NONE, PROT_READ, PROT_WRITE};
@@ -9,7 +9,7 @@ use crate::linux::{PROT_NONE, PROT_READ, PROT_WRITE};
 pub(crate) enum State {
     /// The program has it: private, anonymous, with no attribute but those in [`Kind`].
     Live,
-    /// The program has unmapped it. It is still mapped, with what was in it, and may serve another mapping.
+    /// The program has unmapped it. It is still mapped, with its content, and may serve another mapping.
     Dirty,
     /// The same, but nobody has looked yet whether its pages are pinned, so nothing is written there, and it serves
     /// nobody.
@@ -18,12 +18,11 @@ pub(crate) enum State {
     Leaving,
     /// The same, and it was unmapped meanwhile: nothing is known of it once it has left.
     Lost,
-    /// A page of the library's own beside memory of the program's, which shows what kind of mapping that is in
-    /// (see `proof`).
+    /// A page of the library's own beside memory of the program's, which shows the kind of that mapping (see `proof`).
     Anchor,
 }
 
-/// What must be alike for a later mapping to be served from this one.
+/// The properties that must be alike for a later mapping to be served from this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// `PROT_…`.
@@ -32,8 +31,8 @@ pub(crate) struct Kind {
     pub(crate) noreserve: bool,
     /// We have asked for huge pages.
     pub(crate) huge: bool,
-    /// The program has asked for huge pages, for none, or for no core dump of it. That changes nothing of what is
-    /// read or written; but it would stay with the memory, so this is never kept for another mapping.
+    /// The program has asked for huge pages, for none, or for no core dump of it. That changes nothing of its reads and
+    /// writes; but it would stay with the memory, so this is never kept for another mapping.
     pub(crate) advised: bool,
     /// The program has given it a name for /proc/PID/maps, which is taken away before it is kept.
     pub(crate) named: bool,
@@ -55,9 +54,9 @@ pub(crate) struct Region {
     pub(crate) range: Range,
     pub(crate) kind: Kind,
     pub(crate) state: State,
-    /// It was served from what is kept, so that its pages were in memory before the program touched them.
+    /// It was served from kept memory, so that its pages were in memory before the program touched them.
     pub(crate) was_served: bool,
-    /// What was in it when it was unmapped, by which it is known until it is marked; 0 is marked, or not kept.
+    /// A hash of its content when it was unmapped, by which it is known until it is marked; 0 is marked, or not kept.
     pub(crate) fingerprint: u64,
     /// Which look for pinned pages was the next one when it was kept (see `Table::pin_looks`).
     pub(crate) kept_before_look: u32,

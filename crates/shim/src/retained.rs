@@ -7,20 +7,20 @@
 use crate::Range;
 use crate::backoff::LookBackoff;
 
-/// In bytes.
+/// The size of a block in bytes.
 pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
 pub(crate) const BLOCK_PLACES: usize = if cfg!(loom) { 64 } else { 8192 };
-/// Blocks whose hashes are alike share so many places, a line of the cache. What finds them all taken is not kept.
+/// Blocks whose hashes are alike share so many places, a cache line. A block that finds them all taken is not counted.
 const PLACES_PER_HASH: usize = 8;
 /// The bit of a place that says [`Leftover::Freed`]. No address has it.
 const FREED_BIT: usize = 1 << 63;
 
-/// What is left in a block that stays.
+/// The content of a block that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     /// Zeros, until the program uses it again.
     Zeros,
-    /// What the program had there, in a part of it at least: MADV_FREE was dropped.
+    /// The program's own content, in a part of it at least: MADV_FREE was dropped.
     Freed,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct RetainedBlocks {
     blocks: &'static mut [usize; BLOCK_PLACES],
     count: usize,
     hand: usize,
-    /// Whether it pays to look at what is counted.
+    /// Whether it pays to look at the counted blocks.
     pub(crate) rest: LookBackoff,
 }
 
@@ -52,7 +52,7 @@ fn places_of(block: usize) -> core::ops::Range<usize> {
 }
 
 impl RetainedBlocks {
-    /// In places that are all empty.
+    /// Begins in places that are all empty.
     pub(crate) fn new(blocks: &'static mut [usize; BLOCK_PLACES]) -> Self {
         RetainedBlocks {
             blocks,
@@ -87,7 +87,7 @@ impl RetainedBlocks {
             return false;
         };
         self.count += usize::from(there.is_none());
-        // What was freed elsewhere in the block is there still.
+        // Content that was freed elsewhere in the block is there still.
         let was_freed = self.blocks[at] & FREED_BIT != 0 && !whole;
         let freed = left == Leftover::Freed || was_freed;
         self.blocks[at] = block + 1 + if freed { FREED_BIT } else { 0 };
@@ -117,8 +117,8 @@ impl RetainedBlocks {
         }
     }
 
-    /// The same for those blocks that are given back as a whole, of a range that is not large: what is left out is found when it is
-    /// counted anew. For calls that the library has nothing to do with.
+    /// The same for those blocks that are given back as a whole, of a range that is not large: the rest is found when
+    /// it is counted anew. For calls that the library has nothing to do with.
     pub(crate) fn uncount_whole_blocks(&mut self, range: Range) {
         const MOST: usize = 64;
         if self.count == 0 || range.len() < BLOCK_BYTES || range.len() > MOST * BLOCK_BYTES {
@@ -155,7 +155,7 @@ impl RetainedBlocks {
         }
     }
 
-    /// The next block that is counted, going round, and what is left in it.
+    /// The next block that is counted, going round, and its content.
     pub(crate) fn next_counted(&mut self) -> Option<(Range, Leftover)> {
         for _ in 0..BLOCK_PLACES {
             self.hand = (self.hand + 1) % BLOCK_PLACES;

@@ -18,7 +18,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// With nothing noted.
+    /// A scratch in which nothing is noted.
     #[allow(
         clippy::declare_interior_mutable_const,
         reason = "each that is made of it is one of its own"

@@ -1,8 +1,8 @@
-//! What `QUELL_SHIM` says: `key=value`, with commas between.
+//! The text of `QUELL_SHIM`: `key=value`, with commas between.
 
 use crate::PAGE;
 
-/// What the library does.
+/// The settings of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Nothing: every call goes to the kernel.
@@ -13,24 +13,24 @@ pub struct Settings {
     pub cache: usize,
     /// Up to which size, in bytes, MADV_DONTNEED is answered by zeroing.
     pub zero: ZeroLimit,
-    /// Mappings smaller than this are not kept: to find out what they are takes longer than to map them anew. In bytes.
+    /// Mappings smaller than this are not kept: to prove their kind takes longer than to map them anew. In bytes.
     pub least: usize,
-    /// The same of what MADV_DONTNEED gives back.
+    /// The same for ranges that MADV_DONTNEED gives back.
     pub least_zeroed: usize,
-    /// Of what is kept, in bytes, so much stays as it is. What is more is offered to the kernel (MADV_FREE), which takes it where
-    /// memory is short. Where that is not said it is a few megabytes, and with a bound of resident memory all of it: then the
-    /// process never has much more in memory than that.
+    /// So many bytes of the kept memory stay as they are. The rest is offered to the kernel (MADV_FREE), which takes it
+    /// where memory is short. Where that is not said it is a few megabytes, and with a bound of resident memory all of
+    /// it: then the process never has much more in memory than that.
     pub firm: Option<usize>,
-    /// Memory is kept of a size, or zeroed, after so many lifetimes in a row that used nearly all of it. 0 is at once, and
-    /// whatever it costs to find out what memory is.
+    /// Memory is kept of a size, or zeroed, after so many lifetimes in a row that used nearly all of it. 0 is at once,
+    /// and whatever the proof of its kind costs.
     pub lifetimes: usize,
     /// Bytes that may stay with the program although it asked for them to be given back.
     pub keep: usize,
-    /// Resident memory of the process, in bytes, above which nothing stays that was given back, and what is
-    /// kept shrinks; 0 is no bound. With it, `keep` is not looked at.
+    /// Resident memory of the process, in bytes, above which nothing stays that was given back, and kept memory
+    /// shrinks; 0 is no bound. With it, `keep` is not looked at.
     pub resident: usize,
-    /// Where a mapping asks for addresses that are not kept, what is kept at a multiple of so many bytes serves it;
-    /// 0 is nothing. For programs that only want their memory aligned.
+    /// Where a mapping asks for addresses that are not kept, kept memory at a multiple of so many bytes serves it; 0 is
+    /// nothing. For programs that only want their memory aligned.
     pub hint: usize,
     /// MADV_FREE is dropped.
     pub drop_free: bool,

@@ -12,7 +12,7 @@ const MAX_LOOKED_AT: usize = 16;
 
 /// Regions in one state.
 pub(crate) struct Shelf {
-    /// Those that are not offered, and those that are.
+    /// The lists of regions that are not offered, and of those that are.
     by_size: [[NodeId; SIZE_CLASSES]; 2],
     /// A bit for each class that has one of either.
     filled: [u64; SIZE_CLASSES.div_ceil(64)],

@@ -1,8 +1,8 @@
-//! The calls of the program, answered from what is kept or handed to the kernel.
+//! The calls of the program, answered from kept memory or handed to the kernel.
 //!
-//! What is promised: a program that keeps to what Linux promises sees no difference, but that memory
-//! which it has unmapped may still be there. Every call that changes what a range is goes through
-//! here, or else the range is not known, and then the kernel is asked for everything.
+//! The promise: a program that relies on no more than Linux promises sees no difference, but that memory which it has
+//! unmapped may still be there. Every call that changes the kind of a range goes through here, or else the range is not
+//! known, and then the kernel is asked for everything.
 
 use core::sync::atomic::{AtomicBool as Hint, AtomicU64};
 
@@ -29,17 +29,19 @@ use crate::{PAGE, Range};
 /// How often memory pressure is looked at, at most, and after how many calls.
 const LOOK_EVERY_NS: u64 = 100_000_000;
 const LOOK_EVERY_CALLS: u32 = 64;
-/// No more is ever kept than a sixteenth of what is left of the machine's memory, or of a control group's: it stays with a program
-/// that makes no call any more, and what is not offered nobody can take then. Nor is it more than this where no bound of resident memory is set.
+/// No more is ever kept than a sixteenth of the memory that is left of the machine's, or of a control group's: it stays
+/// with a program that makes no call any more, and nobody can take memory then that is not offered. Nor is it more than
+/// this where no bound of resident memory is set.
 const MAX_KEPT_BYTES: usize = 128 << 20;
 const FREE_MEMORY_PART: usize = 16;
-/// Such a part of what is left to the bound of resident memory may be taken before that memory is read again. With a fourth Polars took up to 1.33 times the memory where it was
-/// to take 1.2, and twice as many shootdowns (demo/polars_demo.py, decay 0). With a sixteenth it took as many as with an eighth, and
-/// churn half as many again (bench/remedies/workload).
+/// Such a part of the room to the bound of resident memory may be taken before that memory is read again. With a fourth
+/// Polars took up to 1.33 times the memory where it was to take 1.2, and twice as many shootdowns (demo/polars_demo.py,
+/// decay 0). With a sixteenth it took as many as with an eighth, and churn half as many again
+/// (bench/remedies/workload).
 const ROOM_LEFT_PART: usize = 8;
-/// What was not needed for so long is given back.
+/// Memory that was not needed for so long is given back.
 const SPARE_EVERY_NS: u64 = 1_000_000_000;
-/// What a look for pinned pages takes, as long as none was made.
+/// The duration of a look for pinned pages, as long as none was made.
 const PIN_LOOK_NS: usize = 50_000;
 /// As if so much had been zeroed since the last look.
 const NEVER_LOOKED: usize = 1 << 40;
@@ -49,8 +51,8 @@ pub(crate) const NOT_MEASURED: usize = usize::MAX;
 
 /// The library, over a kernel.
 ///
-/// What is written at a fork(2) comes first, side by side: parent and child copy each page that they write then, at a page
-/// fault each.
+/// The fields that are written at a fork(2) come first, side by side: parent and child copy each page that they write
+/// then, at a page fault each.
 #[repr(C)]
 pub struct Shim<K> {
     /// Up to which size MADV_DONTNEED is answered by zeroing, in bytes; [`NOT_MEASURED`] until a thread begins to.
@@ -63,20 +65,20 @@ pub struct Shim<K> {
     pub(crate) left: AtomicU32,
     /// So many threads wait for that; more where a handler has left its wait by siglongjmp(3).
     pub(crate) waiting: AtomicU32,
-    /// Places in the list of what is being unmapped that are over, and the table is not told yet.
+    /// Slots in the list of ranges being unmapped that are over, and the table is not told yet.
     pub(crate) over: AtomicU32,
     /// The same where it was not unmapped.
     pub(crate) stays: AtomicU32,
-    /// The threads that unmap what the table does not have any more, by their place in its list; 0 is none. For who
-    /// can't have the lock.
+    /// The threads that unmap ranges that the table does not have any more, by their slot in its list; 0 is none. For
+    /// who can't have the lock.
     pub(crate) unmapping: [AtomicUsize; MAX_UNMAPPING_THREADS],
-    /// The thread that marks what is kept; 0 is none. Also for who can't have the lock.
+    /// The thread that marks kept memory; 0 is none. Also for who can't have the lock.
     pub(crate) marking: AtomicUsize,
-    /// What the kernel has mapped anew where the table could not be told.
+    /// Ranges that the kernel has mapped anew where the table could not be told.
     new: Deferred,
-    /// What was marked where the table could not be told.
+    /// Ranges that were marked where the table could not be told.
     pub(crate) marked: Deferred,
-    /// What left to be marked, and was not, where the table could not be told.
+    /// Ranges that left to be marked, and were not, where the table could not be told.
     pub(crate) unmarked: Deferred,
     /// The table is to be told something ([`Shim::apply_news`]): of the lists `new`, `marked`, `unmarked` and `late`, of `over` and
     /// `stays`, or that this process is `orphaned`. Set once that is in its place.
@@ -88,8 +90,8 @@ pub struct Shim<K> {
     /// All memory is locked, pages may be in use where nobody sees it, or the kernel is not to be asked for more than the program
     /// asks for: nothing is kept from now on.
     retired: AtomicBool,
-    /// Bytes of what was kept and is somebody else's, in whole or in part: what of it is still the library's stays in memory, for
-    /// nothing.
+    /// Bytes of kept memory that is somebody else's, in whole or in part: the part that is still the library's stays in
+    /// memory, for nothing.
     pub(crate) lost: AtomicUsize,
     pub(crate) others: OtherThreads,
     pub(crate) crowd: LockCrowd,
@@ -102,19 +104,19 @@ pub struct Shim<K> {
     bound: AtomicUsize,
     pub(crate) calls: AtomicU32,
     looked: AtomicU64,
-    /// When what was not needed was given back.
+    /// When memory that was not needed was given back.
     spare_looked: AtomicU64,
     /// Bytes that are left of the machine's memory or of a control group's, as last seen.
     pub(crate) free_memory: AtomicUsize,
-    /// What is written into kept pages; 0 is not known yet.
+    /// The word that is written into kept pages; 0 is not known yet.
     pub(crate) mark: AtomicUsize,
-    /// What the CPU worked for the last look for pinned pages, and no more than twice what it did for the one before.
+    /// The CPU time of the last look for pinned pages, and no more than twice that of the one before.
     pub(crate) pin_look_ns: AtomicUsize,
     /// By [`Threads::now_ns`](crate::Threads::now_ns), after one that found that some may be pinned.
     pub(crate) no_pin_look_before: AtomicU64,
     /// The program has let the kernel have pages by MADV_FREE.
     pub(crate) frees: AtomicBool,
-    /// What the kernel did with what it was offered.
+    /// How the kernel took the offers.
     pub(crate) offers: Offers,
     /// Bytes zeroed in place since the last one.
     pub(crate) zeroed_since_look: AtomicUsize,
@@ -128,20 +130,20 @@ pub struct Shim<K> {
     table: Guarded<Table>,
 }
 
-// SAFETY: the table is used with the lock only, and what leaves by one thread at a time (`Leavers`).
+// SAFETY: the table is used with the lock only, and the leaving batch by one thread at a time (`Leavers`).
 unsafe impl<K: Sync> Sync for Shim<K> {}
 
-/// What a part of the work that needs the lock came to.
+/// The result of work that needs the lock.
 pub(crate) enum Locked<T> {
     Done(T),
     /// We are in a signal handler inside the lock, or a fork waits for us: nothing may be looked at.
     Mine,
-    /// It was not to be had.
+    /// The lock was not to be had.
     Busy,
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Over this kernel, with room for so many regions.
+    /// The library over this kernel, with room for so many regions.
     pub fn new(
         kernel: K,
         settings: Settings,
@@ -154,7 +156,7 @@ impl<K: Kernel> Shim<K> {
         shim
     }
 
-    /// The same, which only takes note of what is mapped until it is told its settings.
+    /// The same, which only takes note of mappings until it is told its settings.
     pub fn new_without_settings(
         kernel: K,
         counters: &'static Counters,
@@ -211,7 +213,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Tells it its settings, once: what is said later is not heard.
+    /// Tells it its settings, once: later ones are not heard.
     pub fn start_with(&self, settings: Settings) {
         let first = self.settings.try_fill(|own| {
             *own = settings;
@@ -231,7 +233,7 @@ impl<K: Kernel> Shim<K> {
         self.zero_up_to.store(zero_up_to, Ordering::Relaxed);
     }
 
-    /// Forgets what it was measured to be, where that is as much as while a thread measures.
+    /// Forgets the measured size, where that is the one that stands while a thread measures.
     pub(crate) fn measure_again(&self) {
         if self.settings().zero == ZeroLimit::Auto {
             let (order, least) = (Ordering::Relaxed, crate::zero_cost::MIN_ZEROED_BYTES);
@@ -246,12 +248,12 @@ impl<K: Kernel> Shim<K> {
         self.settings.get_filled().unwrap_or(IDLE)
     }
 
-    /// What it runs over.
+    /// The kernel that it runs over.
     pub fn kernel(&self) -> &K {
         &self.kernel
     }
 
-    /// Turns itself off for good: what is kept stays where it is.
+    /// Turns itself off for good: kept memory stays where it is.
     pub fn turn_off(&self) {
         self.off.store(true, Ordering::SeqCst);
         self.counters.off.set(1);
@@ -266,7 +268,7 @@ impl<K: Kernel> Shim<K> {
         off
     }
 
-    /// Looked at once more before anything is done to what the table has told: whoever turned it off may map there without
+    /// Looked at once more before anything is done on the table's word: whoever turned it off may map there without
     /// looking, and has found the lock taken after that, so that its holder sees it here.
     pub(crate) fn is_off_now(&self) -> bool {
         if self.off.load(Ordering::SeqCst) {
@@ -275,7 +277,7 @@ impl<K: Kernel> Shim<K> {
         // Other threads may have changed the tables while they were copied, or have had the lock.
         let copy = self.kernel.is_unseen_copy();
         if copy {
-            // They are not in the copy.
+            // Their threads are not in the copy.
             self.busy.give_up(self.kernel.thread_id(), |_| ());
             self.turn_off();
         }
@@ -312,10 +314,10 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Tells the table what others could not tell it, as the lock was held.
+    /// Tells the table the news that others could not tell it, as the lock was held.
     #[cold]
     fn apply_news(&self, table: &mut Table) {
-        // Before anything is looked at: what comes after it was looked at sets it anew.
+        // Before anything is looked at: news that come after that set it anew.
         self.news.swap(false, Ordering::AcqRel);
         if self.orphaned.load(Ordering::Relaxed) {
             self.give_up_others(table);
@@ -341,10 +343,10 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// What the table is to be told is in its place.
+    /// Says that there is news for the table, once it is in its place.
     pub(crate) fn note_news(&self) {
-        // An exchange, as a store would hide what another thread had set before: whoever reads the store need not see
-        // that thread's entry.
+        // An exchange, as a store would hide the flag of another thread: whoever reads the store need not see that
+        // thread's entry.
         self.news.swap(true, Ordering::AcqRel);
     }
 
@@ -365,7 +367,7 @@ impl<K: Kernel> Shim<K> {
         let mut taken = self.lock.take(&self.kernel);
         if taken == Taken::Busy {
             self.turn_off();
-            // Whoever gave it back before that does not know yet, and what he is about is in the table.
+            // Whoever gave it back before that does not know yet, and his work is in the table.
             taken = self.lock.try_take(&self.kernel);
         }
         self.run_if_taken(taken, work)
@@ -382,18 +384,17 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Tells the table of what the kernel has just mapped, by `note`; later where it is not to be had: while another thread
-    /// forks, and from a handler inside the lock. Where there are too many of those, a handler may be refused what is
-    /// at an address that the thread below it has just unmapped.
+    /// Tells the table of a range that the kernel has just mapped, by `note`; later where it is not to be had: while
+    /// another thread forks, and from a handler inside the lock. Where there are too many of those, a handler may be
+    /// refused a range at an address that the thread below it has just unmapped.
     pub(crate) fn note_mapped(&self, range: Range, note: impl FnOnce(&mut Table)) {
         if !matches!(self.locked(note), Locked::Done(())) {
             self.defer_to_holder(&self.new, range);
         }
     }
 
-    /// Forgets what is known of the program's mappings in a range that it is about to change in a way
-    /// that is not followed, and waits for whoever is at it, who knew it. From a handler inside the lock, its
-    /// holder is told.
+    /// Forgets the program's mappings in a range that it is about to change in a way that is not followed, and waits
+    /// for whoever is at it, who knew it. From a handler inside the lock, its holder is told.
     ///
     /// # Errors
     ///
@@ -407,12 +408,12 @@ impl<K: Kernel> Shim<K> {
         // Before the wait: once the holder of the lock has heard of it, nobody begins with the range any more.
         if matches!(done, Locked::Mine) && !self.defer_to_holder(&self.late, range) {
             if self.lock.is_forking() {
-                // Many threads, while one waits in a fork for what another of them has.
+                // Many threads, while one waits in a fork for a lock of another of them.
                 self.late.add_all();
                 self.note_news();
             } else {
-                // So many changes by handlers within some hundred nanoseconds: the holder will not come back.
-                // A handler has left by siglongjmp(3), and this is what the program does after that.
+                // So many changes by handlers within some hundred nanoseconds: the holder will not come back. A handler
+                // has left by siglongjmp(3), and these are the program's calls after that.
                 self.turn_off();
             }
         }
@@ -430,7 +431,8 @@ impl<K: Kernel> Shim<K> {
     /// How many bytes may be kept now.
     pub(crate) fn kept_budget(&self) -> usize {
         let short = self.short.load(Ordering::Relaxed);
-        // Where what is mapped is counted, it is missing for what does not come through here: the C library's own mappings.
+        // Where mappings are counted, kept ones are missing for calls that do not come through here: the C library's
+        // own mappings.
         let counted = || self.known_mapping_limit() != usize::MAX;
         let no_more = self.is_retired() || self.has_lost_much();
         if self.settings().strict || short || no_more || counted() {
@@ -438,7 +440,7 @@ impl<K: Kernel> Shim<K> {
         } else {
             let most = match self.settings().resident {
                 0 => MAX_KEPT_BYTES,
-                // What stays is bounded by what the process has in memory with it.
+                // Kept memory is bounded by the resident memory of the process with it.
                 _ => usize::MAX,
             };
             let firm = if self.offers.are_over() {
@@ -451,8 +453,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Whether so much of what was kept was mapped over that nothing more is to be kept: a program that does so past the library
-    /// will do it again.
+    /// Whether so much of kept memory was mapped over that nothing more is to be kept: a program that does so past the
+    /// library will do it again.
     fn has_lost_much(&self) -> bool {
         const MUCH: usize = 8 << 20;
         self.lost.load(Ordering::Relaxed) > MUCH
@@ -467,7 +469,7 @@ impl<K: Kernel> Shim<K> {
         self.free_memory.load(Ordering::Relaxed) / FREE_MEMORY_PART
     }
 
-    /// The program sets a limit to what it may map: what is kept must not count.
+    /// The program limits its own mappings: kept memory must not count.
     pub fn with_limit_set<T>(&self, call: impl FnOnce() -> T) -> T {
         if !self.is_off() {
             self.unmap_all_kept();
@@ -504,9 +506,9 @@ impl<K: Kernel> Shim<K> {
     /// Takes room for so much more to stay in memory, by how much of the process there is in memory now. None where
     /// there is no such bound, or that can't be told.
     ///
-    /// What the program touches by itself is not seen, so what was read is used for a part of the distance to the bound
-    /// only. Nor does a range of more than that part stay that is to be zeroed in place: near the bound the few that are
-    /// large go, and the many that are small stay. A shootdown costs much the same for either.
+    /// Memory that the program touches by itself is not seen, so the reading is used for a part of the distance to the
+    /// bound only. Nor does a range of more than that part stay that is to be zeroed in place: near the bound the few
+    /// that are large go, and the many that are small stay. A shootdown costs much the same for either.
     pub(crate) fn take_room(&self, more: usize) -> Option<ResidentRoom> {
         let room = self.room_for(more);
         if let Some(ResidentRoom::Enough) = room {
@@ -548,13 +550,13 @@ impl<K: Kernel> Shim<K> {
             return Allowance::KEEP_NOTHING;
         }
         let may = match self.take_room(more) {
-            // What another thread gives back is not gone from memory yet, and would be given back twice.
+            // Memory that another thread gives back is not gone yet, and would be given back twice.
             Some(ResidentRoom::Over(over)) if !self.leavers.are_there() => {
                 let kept = self.counters.dirty_bytes.get() as usize;
                 Allowance::when_over(over, kept, more, self.settings().resident)
                     .limited_to(budget, more)
             }
-            // With little room left, too: what is too much is trimmed here.
+            // With little room left, too: the excess is trimmed here.
             Some(ResidentRoom::Enough | ResidentRoom::Little | ResidentRoom::Over(_)) => {
                 Allowance::of_budget(budget)
             }
@@ -564,8 +566,8 @@ impl<K: Kernel> Shim<K> {
         may.with_meanwhile(budget)
     }
 
-    /// Whether what need not be done is to be left, as too many threads are at the lock. Then it looks as well: who is turned away
-    /// here does not come to where that is done otherwise.
+    /// Whether work that may be left undone is to be left, as too many threads are at the lock. Then it looks as well:
+    /// who is turned away here does not come to where that is done otherwise.
     pub(crate) fn is_crowded(&self) -> bool {
         let crowded = self.crowd.is_there(self.calls.load(Ordering::Relaxed));
         if crowded {
@@ -600,8 +602,8 @@ impl<K: Kernel> Shim<K> {
         self.others.are_working() || self.settings().lifetimes == 0
     }
 
-    /// [`Shim::look_now_and_then`] for a call that is about so many bytes. Calls about many are few, and what they keep matters more: each of
-    /// them looks at the clock, and not only every 64th.
+    /// [`Shim::look_now_and_then`] for a call that is about so many bytes. Calls about many are few, and the memory
+    /// that they keep matters more: each of them looks at the clock, and not only every 64th.
     pub(crate) fn look_for_bytes(&self, bytes: usize) {
         const LARGE: usize = 1 << 20;
         self.look_now_and_then();
@@ -626,7 +628,7 @@ impl<K: Kernel> Shim<K> {
             return;
         }
         self.others.note_caller(self.kernel.thread_id());
-        // At 0 everything is done, whatever it costs.
+        // At 0 all work is done, whatever it costs.
         if self.settings().lifetimes > 0 {
             self.crowd
                 .note_lock_use(calls, LOOK_EVERY_CALLS, self.lock.take_use_counts());
@@ -653,7 +655,8 @@ impl<K: Kernel> Shim<K> {
         }
         if self.kernel.is_filtered() {
             if self.counters.dirty_bytes.get() > 0 {
-                // It came unseen. What is kept can't be told from what the program may have mapped over it, and stays.
+                // It came unseen. Kept memory can't be told from memory that the program may have mapped over it, and
+                // stays.
                 self.stop_keeping();
             }
             return;
@@ -661,7 +664,7 @@ impl<K: Kernel> Shim<K> {
         self.read_mapping_limit();
         self.others.sample_cpu_time(&self.kernel);
         self.crowd.end_old_pause(now);
-        // Where another thread is at it, what was last seen holds.
+        // Where another thread is at it, the last reading holds.
         if let Some(pressure) = self.kernel.memory_pressure() {
             let short = match pressure {
                 Pressure::Some => true,
@@ -680,7 +683,7 @@ impl<K: Kernel> Shim<K> {
         if kept > budget {
             self.trim_to(budget);
         }
-        // By what memory is free now that may be more.
+        // That may be more, by the memory that is free now.
         self.offer_if_too_firm();
         let last = self.spare_looked.load(Ordering::Relaxed);
         if now.saturating_sub(last) >= SPARE_EVERY_NS {
@@ -689,7 +692,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Gives back what nobody needed since the last time.
+    /// Gives back memory that nobody needed since the last time.
     fn give_back_spare(&self) {
         let asked = self.try_locked(|table| (table.take_spare(), table.kept_bytes()));
         let Locked::Done((spare, kept)) = asked else {
@@ -698,17 +701,17 @@ impl<K: Kernel> Shim<K> {
         self.trim_to(kept - spare);
     }
 
-    /// Unmaps what is kept, and keeps nothing from now on. What the program maps at a certain address is
+    /// Unmaps kept memory, and keeps nothing from now on. Mappings that the program makes at a certain address are
     /// still looked after until everything is gone.
     pub fn stop_keeping(&self) {
         self.retired.store(true, Ordering::SeqCst);
         if self.is_off() {
-            // What is kept stays: the program may have mapped over it, and nobody took note.
+            // Kept memory stays: the program may have mapped over it, and nobody took note.
             return;
         }
         if self.is_mine() {
-            // The lock is this thread's, below the signal handler that we are in: what is kept is unmapped by later calls
-            // (`look`).
+            // The lock is this thread's, below the signal handler that we are in: kept memory is unmapped by later
+            // calls (`look`).
             return;
         }
         let _ = self.locked(|table| table.forget(Range::ALL, false));

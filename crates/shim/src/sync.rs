@@ -6,7 +6,7 @@ pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// What only the holder of a lock may look at.
+/// A value that only the holder of a lock may look at.
 #[cfg(not(loom))]
 pub(crate) struct Guarded<T>(core::cell::UnsafeCell<T>);
 #[cfg(loom)]

@@ -1,6 +1,6 @@
-//! All that is known of the program's mappings, and what is kept of those that it has unmapped.
+//! Everything that is known of the program's mappings, and of the unmapped ones that are kept.
 //!
-//! Under the lock; no system call is made here.
+//! All of it is used under the lock, and makes no system call.
 
 use crate::anchors::Anchors;
 use crate::habit::{self, Habit, SIZE_CLASSES, size_class};
@@ -25,16 +25,16 @@ pub(crate) struct Table {
     /// How mappings of each size were used, and ranges that were given back by MADV_DONTNEED.
     mapped: [Habit; SIZE_CLASSES],
     given_back: [Habit; SIZE_CLASSES],
-    /// Of what MADV_FREE frees: whether enough of it was in memory that to drop it pays.
+    /// For ranges that MADV_FREE frees: whether enough of them was in memory that to drop the call pays.
     freed: [Habit; SIZE_CLASSES],
-    /// Looks for pinned pages that have begun. What is kept takes the number of the next one.
+    /// Looks for pinned pages that have begun. Kept memory takes the number of the next one.
     pin_looks: u32,
     /// The fewest bytes that were kept since [`Table::take_spare`].
     fewest_kept: usize,
     pub(crate) anchors: Anchors,
 }
 
-/// Of whose lifetimes a habit is.
+/// The lifetimes that a habit is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HabitOf {
     /// A mapping, from mmap(2) to munmap(2).
@@ -43,7 +43,7 @@ pub(crate) enum HabitOf {
     GivenBack,
 }
 
-/// What [`Table::forget`] has found.
+/// The result of [`Table::forget`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Forgotten {
     /// A part of it at least was memory of a kind that may be kept.
@@ -92,7 +92,7 @@ impl Table {
         &mut habits[size_class(len)]
     }
 
-    /// Of what MADV_FREE frees.
+    /// The habit of ranges that MADV_FREE frees.
     pub(crate) fn freed_habit(&mut self, len: usize) -> &mut Habit {
         &mut self.freed[size_class(len)]
     }
@@ -102,7 +102,7 @@ impl Table {
         self.dirty.bytes + self.fresh.bytes
     }
 
-    /// The same of what the kernel can't take.
+    /// The same of memory that the kernel can't take.
     pub(crate) fn firm_bytes(&self) -> usize {
         self.dirty.firm_bytes + self.fresh.firm_bytes
     }
@@ -113,7 +113,7 @@ impl Table {
         self.pin_looks
     }
 
-    /// What was not needed since this was asked the last time: so much less would have served as well.
+    /// Memory that was not needed since this was asked the last time: so much less would have served as well.
     pub(crate) fn take_spare(&mut self) -> usize {
         let now = self.kept_bytes();
         core::mem::replace(&mut self.fewest_kept, now).min(now)
@@ -137,8 +137,8 @@ impl Table {
         }
     }
 
-    /// Makes of a region what lies in `range`, off its shelf, and of the rest on either side regions of
-    /// their own. There must be room for two more; without, the rests are forgotten, and true says so.
+    /// Makes a region of the part that lies in `range`, off its shelf, and of the rest on either side regions of their
+    /// own. There must be room for two more; without, the rests are forgotten, and true says so.
     fn split_out(&mut self, id: NodeId, range: Range) -> (NodeId, bool) {
         self.take_from_shelf(id);
         let whole = *self.nodes.get(id);
@@ -230,15 +230,15 @@ impl Table {
         true
     }
 
-    /// What kind `range` is of, if all of it is the program's and of one kind.
+    /// The kind of `range`, if all of it is the program's and of one kind.
     pub(crate) fn kind_of(&self, range: Range) -> Option<Kind> {
         let kind = self.nodes.get(self.nodes.first_in(range)?).kind;
         self.all_live(range, |region| region.kind == kind)
             .then_some(kind)
     }
 
-    /// Forgets what is known of the program's mappings in `range`. What is kept there for later stays,
-    /// unless `kept` says that it is gone too; what leaves stays until it has left.
+    /// Forgets the program's mappings in `range`. Kept memory there for later stays, unless `kept` says that it is gone
+    /// too; a leaving region stays until it has left.
     pub(crate) fn forget(&mut self, range: Range, kept: bool) -> Forgotten {
         let mut done = Forgotten::default();
         let mut from = range.start;
@@ -331,7 +331,8 @@ impl Table {
         !beside.into_iter().any(is_known)
     }
 
-    /// Has anchors leave that have nothing beside them, so many at most. Each has the library's word in it, as what is kept has.
+    /// Has anchors leave that have nothing beside them, so many at most. Each has the library's word in it, as kept
+    /// memory has.
     pub(crate) fn leave_lone_anchors(
         &mut self,
         most: usize,
@@ -414,17 +415,17 @@ impl Table {
         Some((id, *self.nodes.get(id)))
     }
 
-    /// What left to be marked is marked, and may serve from now on.
+    /// A region that left to be marked is marked, and may serve from now on.
     pub(crate) fn is_marked(&mut self, range: Range) {
         if let Some(id) = self.leaving_at(range) {
             let region = self.nodes.get_mut(id);
-            // Each page was written, and what is written the kernel does not take.
+            // Each page was written, and the kernel does not take written pages.
             (region.fingerprint, region.offered) = (0, false);
             self.finish_leaving(id, State::Dirty);
         }
     }
 
-    /// What left to be marked is not, and kept as before.
+    /// A region that left to be marked is not, and kept as before.
     pub(crate) fn is_not_marked(&mut self, range: Range) {
         if let Some(id) = self.leaving_at(range) {
             self.finish_leaving(id, State::Dirty);
@@ -439,8 +440,8 @@ impl Table {
         (leaves && region.range == range).then_some(id)
     }
 
-    /// What was served, and nobody was told of, is kept as before; also where nothing is known of it because all was forgotten
-    /// meanwhile. None where something else is there now.
+    /// A region that was served, and nobody was told of, is kept as before; also where nothing is known of it because
+    /// all was forgotten meanwhile. None where something else is there now.
     pub(crate) fn keep_again(
         &mut self,
         range: Range,
@@ -497,8 +498,9 @@ impl Table {
         self.put_on_shelf(id);
     }
 
-    /// Something kept that can be `len` bytes of this kind, as the program's own from now on, and whether it was offered to the
-    /// kernel. Where `at` is not 0, only what is kept just there, or else anything at a multiple of `hint`, if that is not 0.
+    /// Something kept that can be `len` bytes of this kind, as the program's own from now on, and whether it was
+    /// offered to the kernel. Where `at` is not 0, only kept memory just there, or else anything at a multiple of
+    /// `hint`, if that is not 0.
     pub(crate) fn serve_kept(
         &mut self,
         len: usize,
@@ -528,7 +530,7 @@ impl Table {
         Some((range, offered))
     }
 
-    /// Whether what lies there was kept, and may not serve yet.
+    /// Whether the region there was kept, and may not serve yet.
     pub(crate) fn is_fresh_at(&self, start: usize) -> bool {
         let range = Range {
             start,
@@ -567,8 +569,8 @@ impl Table {
         fits.then_some((id, range))
     }
 
-    /// Of a region in memory that is larger than what is wanted of it, its end, as the newest of those offered or those not; the rest stays as
-    /// old as it is. All of it where the rest would be less than a quarter: a small one serves few mappings.
+    /// The end of a region in memory that is larger than wanted, as the newest of those offered or those not; the rest
+    /// stays as old as it is. All of it where the rest would be less than a quarter: a small one serves few mappings.
     /// Huge pages are not cut: the memory of one that is cut stays until the kernel has split it
     /// (Documentation/mm/transhuge.rst, "Partial unmap").
     pub(crate) fn cut_to(&mut self, id: NodeId, wanted: usize) -> NodeId {
@@ -615,7 +617,7 @@ impl Table {
         region
     }
 
-    /// It has left: it is kept in this state.
+    /// The region has left: it is kept in this state.
     pub(crate) fn finish_leaving(&mut self, id: NodeId, state: State) {
         let region = self.nodes.get_mut(id);
         let was = region.state;
@@ -658,8 +660,8 @@ impl Table {
         thread: usize,
     ) -> Option<(UnmappingSlot, Range)> {
         let place = self.going.free_slot()?;
-        // Without room for the rests they would be lost: all of it goes then. And of what is not marked yet the rests could
-        // not be told from what is somebody else's.
+        // Without room for the rests they would be lost: all of it goes then. And the rests of an unmarked region could
+        // not be told from somebody else's memory.
         let part = if self.nodes.has_room(2) && self.nodes.get(id).fingerprint == 0 {
             range
         } else {
@@ -672,8 +674,8 @@ impl Table {
         Some((place, region.range))
     }
 
-    /// Takes what leaves, and was given back, from the table, for this thread to unmap. None if too many threads are at
-    /// that, and where something was mapped over it meanwhile.
+    /// Takes a leaving region, which was given back, from the table, for this thread to unmap. None if too many threads
+    /// are at that, and where something was mapped over it meanwhile.
     pub(crate) fn start_unmapping_given_back(
         &mut self,
         id: NodeId,
@@ -690,8 +692,8 @@ impl Table {
         Some((place, region.range))
     }
 
-    /// It is unmapped, or it could not be: then it is kept as before, but what leaves has no memory any more, and stays
-    /// mapped. How many bytes of that.
+    /// It is unmapped, or it could not be: then it is kept as before, but a leaving one has no memory any more, and
+    /// stays mapped. Returns the bytes of that.
     pub(crate) fn finish_unmapping(&mut self, place: UnmappingSlot, unmapped: bool) -> usize {
         let region = self.going.take(place).filter(|_| !unmapped);
         match region {
@@ -710,9 +712,9 @@ impl Table {
         0
     }
 
-    /// The other threads are gone (fork(2)), and have not unmapped what they were about to, or have: it is kept, and whoever comes
-    /// to use it looks whether it is there. Each by itself: what lies beside it is there for sure. How many bytes have no memory
-    /// any more, and stay mapped.
+    /// The other threads are gone (fork(2)), and have not unmapped their ranges, or have: each is kept, and whoever
+    /// comes to use it looks whether it is there. Each by itself: its neighbours are there for sure. Returns how many
+    /// bytes have no memory any more, and stay mapped.
     pub(crate) fn give_up_other_unmappings(&mut self, thread: usize) -> usize {
         let mut stay = 0;
         while let Some(place) = self.going.slot_of_another(thread) {

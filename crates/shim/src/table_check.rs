@@ -1,4 +1,4 @@
-//! What the tables hold, and a crowd where there is none, for tests: the library itself uses none of it.
+//! The content of the tables, and a crowd where there is none, for tests: the library itself uses none of it.
 
 use crate::kernel::Kernel;
 use crate::region::State;
@@ -7,12 +7,12 @@ use crate::sync::Ordering;
 use crate::table::Table;
 use crate::{PAGE, Range};
 
-/// What a range is to the tables.
+/// The use of a range, by the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeUse {
-    /// The program's, with this protection; whether it may be kept once it is unmapped, as to what was advised.
+    /// The program's, with this protection; whether it may be kept once it is unmapped, as to its advice.
     Live(i32, bool),
-    /// Unmapped by the program, and kept with what was in it.
+    /// Unmapped by the program, and kept with its content.
     Dirty,
     /// Being given back at this moment.
     Leaving,

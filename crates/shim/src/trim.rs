@@ -1,9 +1,9 @@
-//! Giving back what is kept: many regions by one system call and one shootdown.
+//! Giving back kept memory: many regions by one system call and one shootdown.
 //!
-//! Regions leave in three steps: taken from their shelf with the lock, given back without it, and unmapped at once: without
-//! memory that takes no shootdown, but where a page table becomes free with it (free_pgtables, mm/memory.c), and without memory
-//! nobody could tell later whose they are. What can't be unmapped then stays
-//! mapped, and is forgotten. Whoever wants to map something there meanwhile waits ([`Shim::unmap_kept_in`]); whoever unmaps a range
+//! Regions leave in three steps: taken from their shelf with the lock, given back without it, and unmapped at once:
+//! without memory that takes no shootdown, but where a page table becomes free with it (free_pgtables, mm/memory.c),
+//! and without memory nobody could tell later whose they are. A region that can't be unmapped then stays mapped, and is
+//! forgotten. Whoever wants to map something there meanwhile waits ([`Shim::unmap_kept_in`]); whoever unmaps a range
 //! around them leaves them out.
 
 use crate::in_flight::UnmappingSlot;
@@ -25,11 +25,11 @@ pub(crate) const BATCH_REGIONS: usize = if cfg!(loom) { 4 } else { 64 };
 const UNTOLD_SLEEPS: u32 = 4;
 /// So many at once, then it is another thread's turn: others add while one gives back, and it would not end.
 pub(crate) const MAX_BATCHES: usize = 256;
-/// What leaves to be given back or offered, in memory that is there: a signal stack may be small.
+/// The regions that leave to be given back or offered, in memory that is there: a signal stack may be small.
 pub(crate) struct Leavers {
     /// The thread that gives back or offers; 0 is none.
     taken: AtomicUsize,
-    /// The table does not know yet what was done, as the lock was not to be had.
+    /// The table does not know the result yet, as the lock was not to be had.
     untold: AtomicBool,
     batch: Guarded<&'static mut Batch>,
 }
@@ -39,16 +39,16 @@ pub(crate) struct Batch {
     ranges: [Part; BATCH_REGIONS],
     fingerprints: [u64; BATCH_REGIONS],
     count: usize,
-    /// From here on they are somebody else's.
+    /// From this index on they are somebody else's.
     pub(crate) known: usize,
     /// Whether it had been offered to the kernel before.
     offered: [bool; BATCH_REGIONS],
-    /// What was done to the first `done` of them, of which the table is not told yet.
+    /// The treatment of the first `done` of them, of which the table is not told yet.
     deed: BatchDeed,
     done: usize,
 }
 
-/// What was done to a batch. Nothing is zero: then a batch that is new is all zeros, and no part of the library's file.
+/// How a batch was treated. Nothing is zero: then a batch that is new is all zeros, and no part of the library's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BatchDeed {
@@ -96,7 +96,7 @@ impl Batch {
         self.count += 1;
     }
 
-    /// Notes what was done to the first so many.
+    /// Notes how the first so many were treated.
     pub(crate) fn note_deed(&mut self, deed: BatchDeed, done: usize) {
         (self.deed, self.done) = (deed, done);
     }
@@ -146,8 +146,8 @@ impl Leavers {
         Some(done)
     }
 
-    /// In the child of fork(2): the thread that was at it is gone, unless it is this one. So is what was not told yet, also where
-    /// nobody is at it any more: the table has it back on its shelves.
+    /// In the child of fork(2): the thread that was at it is gone, unless it is this one. So is its result that was not
+    /// told yet, also where nobody is at it any more: the table has it back on its shelves.
     pub(crate) fn abandon_in_child(&self, me: usize) {
         // Where nobody was at it and all is told, nothing is written: the child would copy a page for it.
         if !self.are_of(me) && (self.are_there() || self.have_untold()) {
@@ -166,22 +166,22 @@ enum StaysMapped {
     NotTold,
 }
 
-/// What is in the way of a thread that wants certain addresses.
+/// The obstacle for a thread that wants certain addresses.
 enum Obstacle {
     Nothing,
     /// Somebody is at it: this thread, below the signal handler that we are in, or another.
     Leaving(bool),
-    /// It is ours to unmap now.
+    /// The range is ours to unmap now.
     Kept(TakenToUnmap),
 }
 
-/// What a thread has taken from the table to unmap it.
+/// The range that a thread has taken from the table to unmap it.
 struct TakenToUnmap {
     place: UnmappingSlot,
     range: Range,
     /// How it is known: 0 is by the library's marks. None where it was given back just now, and looked at before that.
     fingerprint: Option<u64>,
-    /// It was offered to the kernel.
+    /// The range was offered to the kernel.
     offered: bool,
 }
 
@@ -198,14 +198,14 @@ impl<K: Kernel> Shim<K> {
         });
         if trimmed.is_some() {
             self.offer_what_had_to_wait();
-            // What could not be given back can be unmapped, at a shootdown each.
+            // Regions that could not be given back can be unmapped, at a shootdown each.
             self.unmap_oldest_kept(bytes);
             self.unmap_lone_anchors();
         }
         trimmed.is_some()
     }
 
-    /// Gives back all that is kept, once nobody else is at it. Others may come first each time; not without end.
+    /// Gives back all kept memory, once nobody else is at it. Others may come first each time; not without end.
     fn trim_all(&self) {
         const TURNS: u32 = 4;
         for _ in 0..TURNS {
@@ -248,7 +248,7 @@ impl<K: Kernel> Shim<K> {
             }
             self.counters.trims.count_one();
             self.counters.trimmed.add(done);
-            // What could not be told goes back to its shelf, and would be the oldest again.
+            // A region that could not be told goes back to its shelf, and would be the oldest again.
             let refused = done < batch.known;
             batch.note_deed(BatchDeed::GaveBack, done);
             self.unmap_given(&mut batch.ids[..done]);
@@ -258,8 +258,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Puts last in the batch what is not what was kept any more, as it is somebody else's, and before that what can't be
-    /// told just now. How many are ours. The table is told of all of the batch when it is over.
+    /// Puts last in the batch the regions that are somebody else's by now, and before them those that can't be told
+    /// just now. Returns how many are ours. The table is told of all of the batch when it is over.
     pub(crate) fn leave_out_foreign(
         &self,
         batch: &mut Batch,
@@ -285,8 +285,8 @@ impl<K: Kernel> Shim<K> {
         ours
     }
 
-    /// Tells the table what was done. False where a fork(2) that takes long has the lock: then it is told the
-    /// next time, and until then they are leaving.
+    /// Tells the table the result. False where a fork(2) that takes long has the lock: then it is told the next time,
+    /// and until then they are leaving.
     pub(crate) fn have_left(&self, batch: &mut Batch) -> bool {
         let (given_back, offered) = match batch.deed {
             BatchDeed::GaveBack => (batch.done, 0),
@@ -296,11 +296,11 @@ impl<K: Kernel> Shim<K> {
         let put = self.locked(|table| {
             for (n, id) in batch.ids[..batch.count].iter().enumerate() {
                 match n {
-                    // It is unmapped.
+                    // The region is unmapped.
                     _ if *id == NO_NODE => {}
                     // Without memory nobody can tell any more whether it is ours: it stays mapped.
                     _ if n < given_back => self.leave_mapped(table, *id),
-                    // What was not given back has its memory, and is kept.
+                    // A region that was not given back has its memory, and is kept.
                     _ if n < batch.known => {
                         table.nodes.get_mut(*id).offered |= n < offered;
                         table.finish_leaving(*id, State::Dirty);
@@ -318,7 +318,8 @@ impl<K: Kernel> Shim<K> {
         told
     }
 
-    /// Unmaps what was given back just now, as far as the lock is to be had, and takes it out of the list.
+    /// Unmaps the regions that were given back just now, as far as the lock is to be had, and takes them out of the
+    /// list.
     fn unmap_given(&self, ids: &mut [NodeId]) {
         let me = self.kernel.thread_id();
         for id in ids {
@@ -338,7 +339,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Takes from the table what was given back and leaves. None where too many threads unmap, or it was mapped anew.
+    /// Takes from the table a leaving region that was given back. None where too many threads unmap, or it was mapped
+    /// anew.
     fn go_clean(&self, table: &mut Table, id: NodeId, me: usize) -> Option<TakenToUnmap> {
         let (place, range) = table.start_unmapping_given_back(id, me)?;
         self.unmapping[place.index()].store(me, Ordering::SeqCst);
@@ -350,7 +352,7 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// What was given back and can't be unmapped is known no more.
+    /// A region that was given back and can't be unmapped is known no more.
     fn leave_mapped(&self, table: &mut Table, id: NodeId) {
         let region = table.nodes.get(id);
         if region.state == State::Leaving {
@@ -388,7 +390,7 @@ impl<K: Kernel> Shim<K> {
                 table.leave_lone_anchors(BATCH_REGIONS, |id, anchor| batch.add(id, anchor));
             }
             while batch.len() < BATCH_REGIONS && table.kept_bytes() > bytes {
-                // What may serve was kept before what may not yet.
+                // Memory that may serve was kept before memory that may not yet.
                 let Some(id) = table.dirty.oldest_kept().or(table.fresh.oldest_kept()) else {
                     break;
                 };
@@ -426,8 +428,8 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Unmaps what is kept, the oldest first, until no more than so many bytes are left. As much as there is too much now at
-    /// most: others may add faster, and it would not end.
+    /// Unmaps kept memory, the oldest first, until no more than so many bytes are left. As much as there is too much
+    /// now at most: others may add faster, and it would not end.
     fn unmap_oldest_kept(&self, bytes: usize) {
         let Locked::Done(kept) = self.locked_to_trim(|table| table.kept_bytes()) else {
             return;
@@ -445,7 +447,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what was kept, offered to the kernel or not, and can't be shown to be plain any more.
+    /// Unmaps a kept region that can't be shown to be plain any more, offered to the kernel or not.
     pub(crate) fn hand_over(&self, range: Range, kind: Kind, offered: bool) {
         let me = self.kernel.thread_id();
         let taken = self.locked(|table| {
@@ -462,14 +464,14 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what leaves and is not to be kept after all. None where that can't be: then it is kept as before, unless something
-    /// else was mapped there meanwhile.
+    /// Unmaps a leaving region that is not to be kept after all. None where that can't be: then it is kept as before,
+    /// unless something else was mapped there meanwhile.
     pub(crate) fn unmap_leaving(&self, id: NodeId, range: Range) -> Option<()> {
         let me = self.kernel.thread_id();
         let taken = self.locked(|table| {
             let lost = table.nodes.get(id).state == State::Lost;
             table.finish_leaving(id, State::Dirty);
-            // What was lost is in the table no more.
+            // A lost region is in the table no more.
             if lost {
                 return None;
             }
@@ -487,8 +489,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// What is kept can be given back the next time that there is too much of it. Once nothing is to be kept any more the next
-    /// time may be far off, and the lock is waited for.
+    /// Kept memory can be given back the next time that there is too much of it. Once nothing is to be kept any more
+    /// the next time may be far off, and the lock is waited for.
     pub(crate) fn locked_to_trim<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
         if self.is_retired() {
             self.locked(work)
@@ -513,7 +515,7 @@ impl<K: Kernel> Shim<K> {
         unmapped.map(drop)
     }
 
-    /// Unmaps what is found. How many bytes, or none where nothing is, or it can't be unmapped.
+    /// Unmaps the region that is found. Returns its bytes, or none where there is none, or it can't be unmapped.
     fn unmap_one(&self, find: impl FnOnce(&mut Table) -> Option<NodeId>) -> Option<usize> {
         let me = self.kernel.thread_id();
         let taken = self.locked_to_trim(|table| {
@@ -553,7 +555,7 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// Unmaps what is ours to unmap, unless it is somebody else's meanwhile.
+    /// Unmaps a range that is ours to unmap, unless it is somebody else's meanwhile.
     fn unmap_going(&self, gone: TakenToUnmap) -> Result<(), StaysMapped> {
         let TakenToUnmap { place, range, .. } = gone;
         let whose = match gone.fingerprint {
@@ -598,8 +600,8 @@ impl<K: Kernel> Shim<K> {
         self.counters.clean_bytes.add(stay);
     }
 
-    /// What was unmapped, or was not, while a fork(2) had the lock. For [`Shim::work_and_release`], once the table knows what was
-    /// mapped anew meanwhile.
+    /// Tells the table which ranges were unmapped, or were not, while a fork(2) had the lock. For
+    /// [`Shim::work_and_release`], once the table knows the new mappings.
     pub(crate) fn tell_over(&self, table: &mut Table) {
         for (places, unmapped) in [(&self.over, true), (&self.stays, false)] {
             if places.load(Ordering::Relaxed) != 0 {
@@ -638,9 +640,9 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what is kept in a range, so that it is to the kernel what it is to the program. Another thread may be zeroing some of
-    /// it, or changing its protection: to a call that leaves the range what it is that makes no difference, and for others there
-    /// is [`Shim::clear_the_way`].
+    /// Unmaps kept memory in a range, so that it is to the kernel as it is to the program. Another thread may be
+    /// zeroing some of it, or changing its protection: to a call that leaves the range as it is that makes no
+    /// difference, and for others there is [`Shim::clear_the_way`].
     ///
     /// # Errors
     ///
@@ -657,7 +659,7 @@ impl<K: Kernel> Shim<K> {
             let seen = self.left.load(Ordering::Acquire);
             match self.locked(|table| self.in_the_way(table, range, me)) {
                 Locked::Done(Obstacle::Nothing) => return Ok(()),
-                // It is off by now.
+                // The library is off by now.
                 Locked::Busy => {
                     self.wait_while_busy();
                     return Ok(());
@@ -686,7 +688,7 @@ impl<K: Kernel> Shim<K> {
                             let seen = self.left.load(Ordering::Acquire);
                             self.sleep_until_left(seen);
                         }
-                        // The program wants it there and then: it may map over it, and only what it does not is lost.
+                        // The program wants it there and then: it may map over it, and only the rest is lost.
                         Err(StaysMapped::NotTold) => {
                             self.note_foreign(kept.len(), false);
                             let _ = self.locked(|table| table.forget(kept, true));
@@ -697,8 +699,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Readies a range for a call that makes something else of it, and that is not followed: forgets what is known, waits for
-    /// whoever is at it, and unmaps what is kept there. In this order: who is at it may be about to put an anchor there.
+    /// Readies a range for a call that makes something else of it, and that is not followed: forgets it, waits for
+    /// whoever is at it, and unmaps kept memory there. In this order: who is at it may be about to put an anchor there.
     ///
     /// # Errors
     ///
@@ -709,7 +711,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// A call of the program's that takes room: addresses, or one more mapping where there may be only so many
-    /// (vm.max_map_count). Where there is none, what is kept is unmapped, and the kernel is asked again.
+    /// (vm.max_map_count). Where there is none, kept memory is unmapped, and the kernel is asked again.
     ///
     /// # Errors
     ///
@@ -721,7 +723,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps all that is kept. True if there was something, or may have been, as the lock was not to be had.
+    /// Unmaps all kept memory. True if there was something, or may have been, as the lock was not to be had.
     pub(crate) fn unmap_all_kept(&self) -> bool {
         if self.is_off_now() {
             return false;

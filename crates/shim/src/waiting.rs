@@ -1,4 +1,4 @@
-//! Waiting for what others unmap and give back, with an end.
+//! Waiting for ranges that others unmap and give back, with an end.
 
 use crate::kernel::{Kernel, Threads};
 use crate::shim::Shim;
@@ -10,7 +10,7 @@ const SLEEP_MS: u32 = 10;
 /// And so long at least: whatever else leaves ends such a sleep, and so do signals.
 const MIN_WAIT_NS: u64 = if cfg!(loom) { 0 } else { 2_000_000_000 };
 
-/// What is left of it, for one wait.
+/// The patience that is left, for one wait.
 #[derive(Default)]
 pub(crate) struct Patience {
     looks: u32,
@@ -29,8 +29,9 @@ impl Patience {
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Waits, while another thread forks and has the lock, for what others are unmapping, giving back or marking: none
-    /// begins then. They come to an end: of the lock they only wait so long as [`Lock::take`](crate::lock::Lock::take) does.
+    /// Waits, while another thread forks and has the lock, for ranges that others are unmapping, giving back or
+    /// marking: none begins then. They come to an end: of the lock they only wait so long as
+    /// [`Lock::take`](crate::lock::Lock::take) does.
     pub(crate) fn wait_for_leavers(&self) {
         let me = self.kernel.thread_id();
         let other = |thread: usize| thread != 0 && thread != me;

@@ -8,7 +8,7 @@ use crate::sync::Ordering;
 use crate::table::HabitOf;
 use crate::{PAGE, Range};
 
-/// In one mincore(2).
+/// So many pages are asked of one mincore(2).
 const PAGES_PER_MINCORE: usize = if cfg!(loom) { 8 } else { 1024 };
 /// A hole takes a call that finds nothing, some 0.4 us; to give back all takes a shootdown, and each page that was in
 /// memory a fault of as much when it is used again. With more holes than these in one part all of it is given back.
@@ -19,19 +19,19 @@ const DENSE_KEPT_EIGHTHS: usize = 7;
 /// each is never used.
 const DENSE_ZEROED_EIGHTHS: usize = 4;
 
-/// What is zeroed in place where nobody would be interrupted has to save this many bytes of faults at least, of one to three
-/// microseconds a page, to make up for the proof, of five.
+/// A range that is zeroed in place where nobody would be interrupted has to save this many bytes of faults at least, of
+/// one to three microseconds a page, to make up for the proof, of five.
 pub(crate) const MIN_SAVED_ALONE_BYTES: usize = 4 * PAGE;
 
 /// How a range was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeDensity {
-    /// Enough of it is in memory, and has something in it, that the next use of it pays for what is done to it.
+    /// Enough of it is in memory, and has something in it, that the next use of it pays for the work.
     Dense,
     /// Too little of it is.
     Thin,
-    /// What is in memory is zero, as far as was looked, and none of it is the page of zeros: it was zeroed in place, and not used
-    /// since.
+    /// Its pages in memory are zero, as far as was looked, and none of it is the page of zeros: it was zeroed in place,
+    /// and not used since.
     Idle,
     /// None of it is in memory, as far as was looked.
     None,
@@ -43,8 +43,8 @@ impl<K: Kernel> Shim<K> {
         self.forked.load(Ordering::Relaxed) && !self.kernel.is_own(range)
     }
 
-    /// How a range was used, by some of its pages. What was only read has the page of zeros, which is everybody's: to write
-    /// it would be a shootdown for each page.
+    /// How a range was used, by some of its pages. A page that was only read is the page of zeros, which is
+    /// everybody's: to write it would be a shootdown for each page.
     pub(crate) fn use_of(&self, of: HabitOf, range: Range, kind: Kind) -> RangeDensity {
         /// Of a large range so many windows are looked at, of so many pages.
         const SAMPLED_WINDOWS: usize = 8;
@@ -93,7 +93,7 @@ impl<K: Kernel> Shim<K> {
             return RangeDensity::None;
         }
         let in_memory = there * (pages / (windows * window));
-        // What serves is zeroed as a whole.
+        // Memory that serves is zeroed as a whole.
         let pays = |used: usize, count: usize| match of {
             HabitOf::Mappings => used * 2 >= count,
             HabitOf::GivenBack => is_worth_zeroing(in_memory, used, count, self.would_interrupt()),
@@ -103,8 +103,8 @@ impl<K: Kernel> Shim<K> {
         }
         let samples = &samples[..count];
         let mut used = self.kernel.count_used(samples);
-        // What is used need not have anything where that looks. To look at all of a page its memory is read as it is, so it
-        // has to be plain.
+        // A page in use need not have anything where that looks. To look at all of a page its memory is read as it is,
+        // so it has to be plain.
         if used.is_some_and(|used| !pays(used, count)) {
             // SAFETY: it can be read until we say that we are done, and the program has it still.
             let read = || unsafe { self.kernel.count_not_zero(samples) };
@@ -176,8 +176,8 @@ impl<K: Kernel> Shim<K> {
         if holes > MAX_HOLES {
             return None;
         }
-        // Asked of them alone, and in one look: another thread may read a page meanwhile, so that it is not swapped out any
-        // more, and in memory with what is in it.
+        // Asked of them alone, and in one look: another thread may read a page meanwhile, so that it is not swapped out
+        // any more, and in memory with its content.
         let holes_are_zero = holes > 0
             && runs_at(part.start, pages)
                 .all(|(range, there)| there || self.kernel.has_nothing(range));
@@ -229,15 +229,15 @@ impl<K: Kernel> Shim<K> {
 /// Whether to zero so many pages in place takes less time than to give them back, where of `samples` of them `used` are in
 /// use, and will be again. In tenths of a microsecond, roughly.
 ///
-/// By what was measured on Linux 6.18 with two CPUs, on a virtual machine: tests/wild's jemalloc-decay-0, which writes 256 bytes of
-/// each block, took 1.12 times the CPU time where a quarter in use, or few pages, were enough, and 0.96 with this; and what
-/// uses all of its blocks (bench/remedies/workload, demo/polars_demo.py) took the same.
+/// By measurement on Linux 6.18 with two CPUs, on a virtual machine: tests/wild's jemalloc-decay-0, which writes 256
+/// bytes of each block, took 1.12 times the CPU time where a quarter in use, or few pages, were enough, and 0.96 with
+/// this; and programs that use all of their blocks (bench/remedies/workload, demo/polars_demo.py) took the same.
 fn is_worth_zeroing(in_memory: usize, used: usize, samples: usize, interrupts: bool) -> bool {
     /// A page in use that is given back is cleared and faulted in anew.
     const FAULT_COST: usize = 10;
     /// Each that is in memory is read or written, and is hardly ever in the caches.
     const READ_COST: usize = 2;
-    /// To find out what a range is, and how it was used.
+    /// The proof of a range's kind, and the look at how it was used.
     const PROOF_COST: usize = 80;
     /// The interrupt of another CPU, and the wait for it.
     const SHOOTDOWN_COST: usize = 40;

@@ -12,8 +12,8 @@ const MAX_ZEROED_BYTES: usize = 16 * 1024 * 1024;
 const SMALL_SAMPLE_BYTES: usize = 16 * PAGE;
 const LARGE_SAMPLE_BYTES: usize = 128 * PAGE;
 const MEASURED_ROUNDS: usize = 3;
-/// What is not seen here, as nothing else runs in the address space: the interrupt of another CPU and
-/// the wait for it. At least so long, ns (docs/remedies.md: 3 us for the smallest call with a peer).
+/// The interrupt of another CPU and the wait for it are not seen here, as nothing else runs in the address space. They
+/// take at least so long, ns (docs/remedies.md: 3 us for the smallest call with a peer).
 const SHOOTDOWN_NS: u64 = 2_000;
 
 /// The size up to which zeroing is as cheap, in bytes. Takes some hundred microseconds, once.

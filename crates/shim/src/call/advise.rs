@@ -16,7 +16,7 @@ use crate::{PAGE, Range, retained, zero_cost};
 /// To zero fewer pages than these where that saves nothing costs less than to find out whether it does.
 const SMALL_RANGE_BYTES: usize = 16 * PAGE;
 
-/// What became of a range that the program gives back.
+/// The outcome for a range that the program gives back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AdviceOutcome {
     /// It reads as zeros; or where it is only freed, it may.
@@ -28,8 +28,8 @@ enum AdviceOutcome {
     HereAlone,
 }
 
-/// What a range is, if all of it is of one kind that may be kept and has no name: an anchor has none, and is never in one mapping
-/// with what has.
+/// The kind of a range, if all of it is of one kind that may be kept and has no name: an anchor has none, and is never
+/// in one mapping with named memory.
 fn unnamed_kind_of(table: &Table, range: Range) -> Option<Kind> {
     table
         .kind_of(range)
@@ -113,7 +113,7 @@ impl<K: Kernel> Shim<K> {
         unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) }
     }
 
-    /// Notes what the program's memory is from now on.
+    /// Notes the kind of the program's memory from now on.
     pub(super) fn note_of(&self, range: Range, how: impl Fn(&mut Kind)) {
         let told = self.locked(|table| table.change_kinds(range, how));
         if !matches!(told, Locked::Done(())) {
@@ -143,8 +143,8 @@ impl<K: Kernel> Shim<K> {
         here
     }
 
-    /// Whether to find out what a range is takes less time than MADV_FREE, which leaves the pages where they are: it takes a
-    /// few nanoseconds for each that is in memory, and the interrupt of another CPU. So it is where many are.
+    /// Whether the proof of a range's kind takes less time than MADV_FREE, which leaves the pages where they are: it
+    /// takes a few nanoseconds for each that is in memory, and the interrupt of another CPU. So it is where many are.
     fn pays_to_drop_free(&self, range: Range) -> Result<(), AdviceOutcome> {
         /// Where others are at work. Eight threads on two CPUs took 1.4 times as long with 16 pages, and 0.9 times with 64
         /// (bench/shim/patterns).
@@ -203,7 +203,8 @@ impl<K: Kernel> Shim<K> {
         kind.is_some_and(|kind| self.is_plain(range, kind))
     }
 
-    /// Where too many threads are at the lock: how a range is left to the kernel. What is counted that stays is then too much.
+    /// Where too many threads are at the lock: how a range is left to the kernel. The count of staying bytes is too
+    /// high then.
     fn left_in_a_crowd(&self, range: Range) -> AdviceOutcome {
         if self.has_nothing_in(range) {
             AdviceOutcome::HereAlone
@@ -226,7 +227,8 @@ impl<K: Kernel> Shim<K> {
         begun
     }
 
-    /// What is not zeroed after all brings no look for pinned pages nearer: of what is given back for good these would be many.
+    /// A range that is not zeroed after all brings no look for pinned pages nearer: of memory that is given back for
+    /// good these would be many.
     fn is_not_zeroed(&self, len: usize) {
         let less = |zeroed: usize| Some(zeroed.saturating_sub(len));
         let order = Ordering::Relaxed;
@@ -244,8 +246,8 @@ impl<K: Kernel> Shim<K> {
             (Some(ResidentRoom::Enough), Leftover::Zeros) => {
                 return self.stays_uncounted(range, then);
             }
-            // The bound is kept to by what is in memory. But what was freed could be taken by the kernel where memory
-            // runs out below the bound, and can't where that is dropped.
+            // The bound is kept to by resident memory. But freed memory could be taken by the kernel where memory runs
+            // out below the bound, and can't where that is dropped.
             (Some(ResidentRoom::Enough), Leftover::Freed) => self.free_share(),
             (None, _) => self.keep_budget(),
         };
@@ -259,7 +261,7 @@ impl<K: Kernel> Shim<K> {
                     return Some(Some(then()));
                 }
                 if last || range.len() > budget || !table.keep.rest.may_look_now() {
-                    // It is given back now.
+                    // The range is given back now.
                     table.keep.uncount(range);
                     self.counters.passed_budget.count_one();
                     return Some(None);
@@ -269,7 +271,7 @@ impl<K: Kernel> Shim<K> {
         };
         match ask(false) {
             Locked::Done(Some(stays)) => stays,
-            // Much of what is counted may be in use again.
+            // Many of the counted blocks may be in use again.
             Locked::Done(None) => {
                 self.recount_unused(range.len());
                 match ask(true) {
@@ -281,14 +283,14 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Whether the range is the program's and known, where it is not counted what stays.
+    /// Whether the range is the program's and known, where staying bytes are not counted.
     fn stays_uncounted<T>(&self, range: Range, then: impl Fn() -> T) -> Option<T> {
         let known = self.try_locked(|table| {
             if !table.all_live(range, |r| r.kind.is_read_write()) {
                 self.counters.passed_unknown.count_one();
                 return None;
             }
-            // What was freed there is zeros now.
+            // Its freed content is zeros now.
             table.keep.uncount(range);
             Some(then())
         });
@@ -301,7 +303,7 @@ impl<K: Kernel> Shim<K> {
     /// Looks at blocks that are counted as unused, until so many bytes of them are found in use, or not
     /// to be in memory at all.
     fn recount_unused(&self, wanted: usize) {
-        /// At some microseconds each, this is what faulting in some hundred pages anew would cost.
+        /// At some microseconds each, this costs as much as faulting in some hundred pages anew.
         const LOOKS: usize = 32;
         let wanted = wanted.div_ceil(retained::BLOCK_BYTES) + 1;
         let (mut looks, mut found) = (0, 0);
@@ -314,7 +316,7 @@ impl<K: Kernel> Shim<K> {
             looks += 1;
             let is_over = match left {
                 Leftover::Zeros => self.is_used_or_gone(block),
-                // What is in it may be what was freed.
+                // Its content may be the freed one.
                 Leftover::Freed => self.is_gone(block),
             };
             if is_over {
@@ -418,7 +420,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Whether what is zero already may stay in memory once more.
+    /// Whether memory that is zero already may stay once more.
     fn takes_idle_turn(&self, len: usize) -> bool {
         let takes =
             self.try_locked(|table| table.habit_of(HabitOf::GivenBack, len).may_stay_idle());
@@ -430,7 +432,7 @@ impl<K: Kernel> Shim<K> {
         /// More than our frames take, and the red zone.
         const FRAMES: usize = 16 * 1024;
         let here = (&raw const range).addr();
-        // A thread may give back what is below its stack pointer, and we stand there.
+        // A thread may give back memory below its stack pointer, and we stand there.
         let is_own_stack = range.start <= here && range.end > here.saturating_sub(FRAMES);
         let settings = self.settings();
         let is_tiny = range.len() < settings.least_zeroed;
@@ -470,7 +472,7 @@ impl<K: Kernel> Shim<K> {
             let trusted =
                 table.is_trusted(HabitOf::GivenBack, range.len(), self.settings().lifetimes);
             let habit = table.habit_of(HabitOf::GivenBack, range.len());
-            // It is used again if it is dense now.
+            // The range is used again if it is dense now.
             habit.note_begin();
             if habit.note_end() {
                 return Ok((kind, trusted));
@@ -480,8 +482,9 @@ impl<K: Kernel> Shim<K> {
         Err(self.left_to_the_kernel(table, range))
     }
 
-    /// How what is not looked at is left to the kernel. Another thread may be zeroing there, in a call that is not over: it is not
-    /// waited for, as the kernel's own MADV_DONTNEED would not be. Nor is one that changes its protection.
+    /// How a range that is not looked at is left to the kernel. Another thread may be zeroing there, in a call that is
+    /// not over: it is not waited for, as the kernel's own MADV_DONTNEED would not be. Nor is one that changes its
+    /// protection.
     fn left_to_the_kernel(&self, table: &Table, range: Range) -> AdviceOutcome {
         if table.going.thread_unmapping_in(range).is_none() && table.kept_in(range).is_none() {
             AdviceOutcome::HereAlone
@@ -501,7 +504,8 @@ impl<K: Kernel> Shim<K> {
         let Some(learned) = self.pays_to_zero(range, kind, zeroed_before) else {
             return false;
         };
-        // Most programs never come here, and so it is never measured. And of what is shared each page would be copied for it.
+        // Most programs never come here, and so it is never measured. And each page of shared memory would be copied
+        // for it.
         if !self.is_small_measured(range)
             || self.is_shared(range)
             || !self.has_no_pins_for(range.len())
@@ -514,8 +518,9 @@ impl<K: Kernel> Shim<K> {
         let found = self.prove_plain(range, kind);
         let plain = found == PlainProof::Yes;
         let used = if plain {
-            // SAFETY: it is private, anonymous and writable, and calls that the library sees leave it so until we say that it
-            // is over (docs/shim.md says what becomes of others); the program says that nobody needs what is in it.
+            // SAFETY: it is private, anonymous and writable, and calls that the library sees leave it so until we say
+            // that it is over (docs/shim.md says what becomes of others); the program says that nobody needs its
+            // content.
             unsafe { self.wipe_range(range) }
         } else {
             None
@@ -527,7 +532,7 @@ impl<K: Kernel> Shim<K> {
         if let Some(used) = used {
             if !learned {
                 let was_worth_it = self.was_worth_zeroing(range.len() / PAGE, used);
-                // One more or less says nothing.
+                // One lifetime more or less says nothing.
                 self.if_free(|table| {
                     let habit = table.habit_of(HabitOf::GivenBack, range.len());
                     if was_worth_it {

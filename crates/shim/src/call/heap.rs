@@ -5,9 +5,9 @@ use crate::shim::Shim;
 use crate::sync::Ordering;
 
 impl<K: Kernel> Shim<K> {
-    /// Whether a malloc_trim(3) of the program's is answered with 0: nothing was given back, as the C library says where its
-    /// heaps have nothing to give. Only where that was asked for, and while memory is not known to be short: what is kept
-    /// has no price until then. And not above the bound of resident memory, if there is one.
+    /// Whether a malloc_trim(3) of the program's is answered with 0: nothing was given back, as the C library says
+    /// where its heaps have nothing to give. Only where that was asked for, and while memory is not known to be short:
+    /// kept memory has no price until then. And not above the bound of resident memory, if there is one.
     pub fn drops_heap_trim(&self) -> bool {
         self.counters.heap_trims.count_one();
         let may = self.settings().drop_heap_trim && !self.is_off() && !self.is_retired();

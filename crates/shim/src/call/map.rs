@@ -1,4 +1,4 @@
-//! mmap(2): served from what is kept where that can be.
+//! mmap(2): served from kept memory where that can be.
 
 use crate::kernel::{Errno, Kernel, Map};
 use crate::linux::*;
@@ -8,7 +8,7 @@ use crate::sync::Ordering;
 use crate::table::HabitOf;
 use crate::{PAGE, Range};
 
-/// What there is to serve a mapping with.
+/// The sources from which a mapping may be served.
 enum ServeSource {
     /// This is the program's from now on; and whether it was offered to the kernel before.
     Served(Range, bool),
@@ -55,7 +55,7 @@ impl<K: Kernel> Shim<K> {
         let fixed = map.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let Some(kind) = self.keepable_kind(map) else {
             if map.flags & MAP_GROWSDOWN != 0 {
-                // What is kept below it would be in its way, now or later.
+                // Kept memory below it would be in its way, now or later.
                 self.stop_keeping();
             }
             // SAFETY: the caller's own call.
@@ -90,7 +90,7 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: the caller's own call, but for MAP_POPULATE, which only fills pages, and a page more at its end.
         let mut done = unsafe { self.map_anew(&map) };
         if with_anchor && done.is_err() {
-            // There is room for what the program wants, perhaps, and not for more.
+            // There is room for the program's own mapping, perhaps, and not for more.
             with_anchor = false;
             map.len = range.len();
             // SAFETY: as above.
@@ -153,7 +153,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// What a mapping is, if it is one that we may keep later.
+    /// The kind of a mapping, if it is one that we may keep later.
     fn keepable_kind(&self, map: &Map) -> Option<Kind> {
         const KNOWN_FLAGS: i32 = MAP_PRIVATE
             | MAP_ANONYMOUS
@@ -174,7 +174,7 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// A mapping of the kernel's. Where it has no room, what is kept is unmapped, and it is asked again.
+    /// A mapping of the kernel's. Where it has no room, kept memory is unmapped, and it is asked again.
     pub(super) unsafe fn map_anew(&self, map: &Map) -> Result<usize, Errno> {
         // The kernel takes a hint if nothing is there, so nothing must be.
         if map.addr != 0
@@ -195,8 +195,8 @@ impl<K: Kernel> Shim<K> {
             return None;
         }
         self.look_for_bytes(len);
-        // Another address than a multiple of what is wanted is meant as it is, and so is one of 32 bits: LuaJIT asks
-        // for what is near its code, or low.
+        // A hint that is no multiple of the set alignment is meant as it is, and so is one of 32 bits: LuaJIT asks for
+        // an address near its code, or low.
         let hint = settings.hint;
         let low = range.start <= u32::MAX as usize;
         let meant = hint > 0 && (low || !range.start.is_multiple_of(hint));
@@ -206,7 +206,7 @@ impl<K: Kernel> Shim<K> {
                 if !table.is_trusted(HabitOf::Mappings, len, settings.lifetimes) {
                     return ServeSource::Nothing;
                 }
-                // Before a large region is cut for what a fresh one would fit, and mappings of its size find none. Where
+                // Before a large region is cut where a fresh one would fit, and mappings of its size find none. Where
                 // the look would cost more than it saves, fresh ones wait for more of them.
                 if !looked && self.pays_to_look(len, table.fresh.bytes) {
                     return ServeSource::NotLookedAt;
@@ -226,7 +226,7 @@ impl<K: Kernel> Shim<K> {
         if matches!(found, Locked::Done(ServeSource::NotLookedAt)) {
             self.look_for_pins();
             found = find(true);
-            // What it has found free of pins was marked, and is not offered any more.
+            // Memory that it has found free of pins was marked, and is not offered any more.
             self.offer_if_too_firm();
         }
         let Locked::Done(ServeSource::Served(at, offered)) = found else {
@@ -235,7 +235,7 @@ impl<K: Kernel> Shim<K> {
         if self.is_off() {
             return None;
         }
-        // SAFETY: it was taken from what is kept, so it is nobody's until we return.
+        // SAFETY: it was taken from kept memory, so it is nobody's until we return.
         if !unsafe { self.clear_kept(at, kind) } {
             self.hand_over(at, kind, offered);
             return None;

@@ -1,16 +1,16 @@
-//! mremap(2) of what is one mapping to the program and several to the kernel.
+//! mremap(2) of a range that is one mapping to the program and several to the kernel.
 //!
-//! What is served from the cache may have been two mappings once, which the kernel does not always make one
-//! again. mremap(2) takes a part of one mapping only: across two it says EFAULT (`vma_to_resize` in
-//! mm/mremap.c up to 6.16; 6.17 takes several where nothing is resized). Where the border lies is found by
-//! asking, so nothing needs to be known of the range: attributes, content and all, each piece is moved as it is.
+//! Memory that is served from the cache may have been two mappings once, which the kernel does not always make one
+//! again. mremap(2) takes a part of one mapping only: across two it says EFAULT (`vma_to_resize` in mm/mremap.c up to
+//! 6.16; 6.17 takes several where nothing is resized). The border is found by asking, so nothing needs to be known of
+//! the range: attributes, content and all, each piece is moved as it is.
 
 use crate::kernel::{Errno, Kernel, Map};
 use crate::linux::*;
 use crate::shim::Shim;
 use crate::{PAGE, Range};
 
-/// What is asked of [`Kernel::mincore`] at once, in pages.
+/// So many pages are asked of [`Kernel::mincore`] at once.
 const MINCORE_PAGES: usize = 1024;
 
 /// So many mappings are set aside while pieces are moved, and given up to move them back: the kernel refuses mremap(2)
@@ -66,7 +66,7 @@ impl<K: Kernel> Shim<K> {
             })
     }
 
-    /// What mremap(2) would do if the range were one mapping.
+    /// Does as mremap(2) would if the range were one mapping.
     ///
     /// # Safety
     ///
@@ -75,8 +75,9 @@ impl<K: Kernel> Shim<K> {
     /// # Errors
     ///
     /// Those of mremap(2) and mmap(2); the range is then where it was. Only where the kernel refuses to bring it back,
-    /// too, what was moved before is lost: unmapped, or not to be used, or zeros where `MREMAP_DONTUNMAP` leaves a mapping.
-    /// For lack of mappings that takes other threads that map meanwhile what was set aside ([`SPARE_MAPPINGS`]).
+    /// too, the part that was moved before is lost: unmapped, or not to be used, or zeros where `MREMAP_DONTUNMAP`
+    /// leaves a mapping. It refuses for lack of mappings only if other threads take those that were set aside
+    /// ([`SPARE_MAPPINGS`]) by mapping meanwhile.
     pub(super) unsafe fn remap_pieces(
         &self,
         from: Range,
@@ -130,7 +131,7 @@ impl<K: Kernel> Shim<K> {
             },
             (Err(why), None) => return Err(why),
         };
-        // SAFETY: new mappings; then the caller's range, onto what is reserved; and the mappings are given up.
+        // SAFETY: new mappings; then the caller's range, onto the reserved addresses; and the mappings are given up.
         let moved = unsafe {
             self.map_spares().and_then(|spare| {
                 let moved = self.move_each(from, at, len, stays);
@@ -147,7 +148,7 @@ impl<K: Kernel> Shim<K> {
                 start: at,
                 end: at + stuck.moved,
             };
-            // SAFETY: what was just moved goes back to where it was, unless there is something by now.
+            // SAFETY: the part that was just moved goes back to where it was, unless there is something by now.
             let _ = unsafe {
                 if stays == 0 {
                     self.reserve_addresses(from.start, stuck.moved, MAP_FIXED_NOREPLACE)
@@ -167,8 +168,8 @@ impl<K: Kernel> Shim<K> {
             };
         }
         if stuck.reserved < len {
-            // SAFETY: what is reserved still. Not what lies before: whatever left from there, or failed to come, left
-            // a hole, which may be another thread's mapping by now.
+            // SAFETY: the addresses that are reserved still. Not those before: a piece that left from there, or failed
+            // to come, left a hole, which may be another thread's mapping by now.
             let _ = unsafe {
                 self.kernel
                     .munmap(at + stuck.reserved, len - stuck.reserved)
@@ -228,7 +229,7 @@ impl<K: Kernel> Shim<K> {
         let flags = MREMAP_MAYMOVE | MREMAP_FIXED | stays;
         let whole = from.len().min(len);
         if whole < from.len() {
-            // SAFETY: the end that is to go. What is kept of it is the table's.
+            // SAFETY: the end that is to go. Kept memory of it is the table's.
             unsafe { self.kernel.munmap(from.start + whole, from.len() - whole) }
                 .map_err(StoppedMove::at_the_start)?;
         }
@@ -238,7 +239,7 @@ impl<K: Kernel> Shim<K> {
             // The last one grows, if it is to.
             let last = moved + piece == whole;
             let new = if last { len - moved } else { piece };
-            // SAFETY: a part of the caller's range, onto what is reserved.
+            // SAFETY: a part of the caller's range, onto the reserved addresses.
             unsafe {
                 self.kernel
                     .mremap(from.start + moved, piece, new, flags, at + moved)
@@ -258,7 +259,7 @@ impl<K: Kernel> Shim<K> {
     /// How much from `at` on, of `len` bytes, is one mapping to the kernel, or a part of it: half of it, half of that,
     /// and so on, or a page.
     pub(super) fn one_mapping(&self, at: usize, len: usize) -> usize {
-        // What may never grow, such as a device's memory, is refused so too. There nothing can be told.
+        // Memory that may never grow, such as a device's, is refused so too. There nothing can be told.
         if self.is_one_mapping(at, len) || !self.is_one_mapping(at, PAGE) {
             return len;
         }
@@ -279,7 +280,7 @@ impl<K: Kernel> Shim<K> {
             Err(refused) => refused != Errno::EFAULT,
             // With five levels of page tables there may be so much room where a program asks for high addresses.
             Ok(_) => {
-                // SAFETY: what has just grown there.
+                // SAFETY: the pages that have just grown there.
                 let _ = unsafe { self.kernel.munmap(at + len, LONGER_THAN_ANY - len) };
                 true
             }

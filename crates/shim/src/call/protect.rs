@@ -1,4 +1,4 @@
-//! mprotect(2), and other calls that change what a range is.
+//! mprotect(2), and other calls that change the kind of a range.
 
 use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
@@ -26,11 +26,12 @@ impl<K: Kernel> Shim<K> {
             // SAFETY: the caller's own call.
             return self.replace_range(range, || unsafe { self.kernel.mprotect(addr, len, prot) });
         }
-        // What is to be written less is so from now on, what is to be written more when the kernel has done it.
+        // Memory that loses write permission is noted so from now on; memory that gains it is noted when the kernel has
+        // done it.
         let begun = self.begin_to_change(range, |table| {
             table.change_kinds(range, |kind| kind.prot &= prot as u8);
         })?;
-        // It may make more mappings of one.
+        // The call may make more mappings of one.
         // SAFETY: the caller's own call.
         let done = self
             .unmap_kept_in(range)
@@ -47,8 +48,8 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// A call that gives a range a name and changes nothing else (prctl(2), PR_SET_VMA). It is noted once it is done: in
-    /// between another thread may unmap the range, and what is kept then has a name, which is all.
+    /// A call that gives a range a name and changes nothing else (prctl(2), PR_SET_VMA). It is noted once it is done:
+    /// in between another thread may unmap the range, and kept memory then has a name, which is all.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// Any other call that may change what a range is: mlock(2), mbind(2), pkey_mprotect(2).
+    /// Any other call that may change the kind of a range: mlock(2), mbind(2), pkey_mprotect(2).
     ///
     /// # Errors
     ///

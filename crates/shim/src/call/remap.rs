@@ -37,7 +37,7 @@ impl<K: Kernel> Shim<K> {
                 Range::from_addr_len(old, old_len),
                 Range::from_addr_len(old, new_len),
             ) {
-                // What was served before may be several mappings, and stays one to the program.
+                // Memory that was served before may be several mappings, and stays one to the program.
                 // SAFETY: the caller's own call.
                 (Some(from), Some(to)) if !self.settings().off => unsafe {
                     self.remap_as_one(from, to, flags, new)
@@ -68,7 +68,7 @@ impl<K: Kernel> Shim<K> {
             Range::from_addr_len(old, old_len),
             Range::from_addr_len(old, new_len),
         ) else {
-            // A second mapping of what is shared, where there is no old length.
+            // A second mapping of shared memory, where there is no old length.
             // SAFETY: the caller's own call.
             let at = unsafe { self.kernel.mremap(old, old_len, new_len, flags, new) }?;
             self.forget_new(at, new_len);
@@ -93,7 +93,7 @@ impl<K: Kernel> Shim<K> {
         // SAFETY: the caller's own call.
         let result = self.keep_others_away(whole, || unsafe {
             self.clear_the_way(from)?;
-            // Also what is behind it, so that it can grow where it is. If not, it may move.
+            // Also the addresses behind it, so that it can grow where it is. If not, it may move.
             if to.end > from.end {
                 let behind = Range {
                     start: from.end,
@@ -123,7 +123,7 @@ impl<K: Kernel> Shim<K> {
         result
     }
 
-    /// The kernel's, of what may be several mappings.
+    /// The kernel's call, for a range that may be several mappings.
     ///
     /// # Safety
     ///

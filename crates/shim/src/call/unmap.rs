@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 use crate::table::{HabitOf, Table};
 use crate::wipe::RangeDensity;
 
-/// What is kept may cut others, and needs as many places at most.
+/// Kept memory may cut others, and needs as many places at most.
 pub(crate) const PLACES_NEEDED: usize = 4;
 
 /// Memory that may be kept.
@@ -35,7 +35,7 @@ enum UnmapDecision {
     Kept(bool),
     /// It would be, if there were not so much already, or so many.
     Full,
-    /// Another thread is at it.
+    /// Another thread is at the range.
     Busy,
     /// The kernel unmaps it. Where there may be holes in it, others are told of that until it is over.
     Pass(Option<Claim>),
@@ -89,7 +89,7 @@ impl<K: Kernel> Shim<K> {
             done = self.locked(keep_or_not);
         }
         if let Locked::Done(UnmapDecision::Full) = done {
-            // With some way to go to the next time. What others give back meanwhile is not waited for.
+            // With some way to go to the next time. Memory that others give back meanwhile is not waited for.
             self.trim_to(may.trim_to);
             done = self.locked(keep_or_not);
         }
@@ -102,7 +102,7 @@ impl<K: Kernel> Shim<K> {
                 Ok(())
             }
             Locked::Done(UnmapDecision::Pieces(begun)) => {
-                // SAFETY: the caller's own call, less what is not the program's any more.
+                // SAFETY: the caller's own call, less the part that is not the program's any more.
                 let call = || unsafe { self.unmap_the_rest(range) };
                 self.end_after(begun, call)
             }
@@ -114,7 +114,8 @@ impl<K: Kernel> Shim<K> {
             Locked::Done(UnmapDecision::Full) | Locked::Mine => {
                 self.keep_others_away(range, || {
                     if matches!(done, Locked::Mine) {
-                        // What others unmap or give back in it goes first, or they would do it to whoever is given it next.
+                        // Parts of it that others unmap or give back go first, or they would do it to whoever is given
+                        // them next.
                         self.wait_for_leavers();
                     }
                     self.or_used_below(range, Self::forget_and_wait)?;
@@ -129,7 +130,7 @@ impl<K: Kernel> Shim<K> {
                 self.end_after(begun, || self.with_room(call))
             }
             Locked::Busy => {
-                // It is off by now.
+                // The library is off by now.
                 self.wait_while_busy();
                 // SAFETY: the caller's own call.
                 self.with_room(|| unsafe { self.kernel.munmap(addr, len) })
@@ -213,8 +214,9 @@ impl<K: Kernel> Shim<K> {
         Some(ReadyToKeep { kind, fingerprint })
     }
 
-    /// Fills what is to be kept, and says by what it can be told later; nothing where a page is a guard. None where another thread
-    /// is at the range: it may be taking its rights or its memory away, and whoever does so by the library waits for us.
+    /// Fills memory that is to be kept, and returns the fingerprint by which it can be told later; nothing where a page
+    /// is a guard. None where another thread is at the range: it may be taking its rights or its memory away, and
+    /// whoever does so by the library waits for us.
     fn fill_and_read(&self, range: Range) -> Option<Option<u64>> {
         let begun = self.try_locked(|table| {
             let known = table.all_live(range, |region| region.kind.is_read_write());
@@ -228,9 +230,9 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// Whether so much is kept that no more can be, and nothing is given back for it. To find out what else could be kept would
-    /// be in vain, and where many threads do, each by calls that wait for the others' mappings, whoever makes what is kept
-    /// ready to serve does not get on: 64 threads took 1.6 times as long.
+    /// Whether so much is kept that no more can be, and nothing is given back for it. To prove the kind of more memory
+    /// would be in vain, and where many threads do, each by calls that wait for the others' mappings, whoever makes
+    /// kept memory ready to serve does not get on: 64 threads took 1.6 times as long.
     fn is_full_for(&self, len: usize) -> bool {
         let kept = || self.counters.dirty_bytes.get() as usize;
         if kept() == 0 || self.settings().resident != 0 {
@@ -251,8 +253,8 @@ impl<K: Kernel> Shim<K> {
         is_full(budget)
     }
 
-    /// Notes how a lifetime was, and says whether the next is expected to be dense. What was `served` and not used was
-    /// zeroed for nothing.
+    /// Notes how a lifetime was, and says whether the next is expected to be dense. Memory that was `served` and not
+    /// used was zeroed for nothing.
     pub(super) fn learn_from_lifetime(
         &self,
         of: HabitOf,
@@ -270,7 +272,7 @@ impl<K: Kernel> Shim<K> {
                     self.counters.mistaken.count_one();
                     match of {
                         HabitOf::Mappings => habit.was_mistaken(),
-                        // What was in memory was zeroed, and nothing filled for it.
+                        // The pages in memory were zeroed, and none were filled for it.
                         HabitOf::GivenBack => habit.was_thin(),
                     }
                 }
@@ -282,9 +284,10 @@ impl<K: Kernel> Shim<K> {
 
     /// Fills the pages of a range that have no memory; false where one is a guard page, which has none, or that fails.
     ///
-    /// Also where all have, once the program has let the kernel have pages by MADV_FREE. Such a page may go at any moment until it
-    /// is written, and then nobody could tell any more whose the range is: it would stay mapped for good. To fill it is to write it
-    /// (set_page_dirty in follow_page_pte, mm/gup.c), and what is dirty stays (try_to_unmap_one, mm/rmap.c, Linux 6.18).
+    /// Also where all have, once the program has let the kernel have pages by MADV_FREE. Such a page may go at any
+    /// moment until it is written, and then nobody could tell any more whose the range is: it would stay mapped for
+    /// good. To fill it is to write it (set_page_dirty in follow_page_pte, mm/gup.c), and dirty pages stay
+    /// (try_to_unmap_one, mm/rmap.c, Linux 6.18).
     unsafe fn fill_missing(&self, range: Range) -> bool {
         let populate = crate::linux::MADV_POPULATE_WRITE;
         let all_there = || self.kernel.all_there(range) == Some(true);
@@ -307,7 +310,7 @@ impl<K: Kernel> Shim<K> {
         // Above that only those get addresses who ask for them (Documentation/arch/x86/x86_64/5level-paging.rst), and
         // whoever is served would not have.
         let fits = range.len() <= may.most && range.end <= 1 << 47;
-        // Nothing may be kept any more where that was said since it was asked what may be.
+        // Nothing may be kept any more where that was decided after the allowance was asked for.
         if fits
             && !self.is_retired()
             && let Some(ReadyToKeep { kind, fingerprint }) = ready
@@ -363,8 +366,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps what is not kept in the range: that was unmapped before, as far as the program knows. From
-    /// the end on: the kernel refuses a range that reaches too far before it has done anything.
+    /// Unmaps the part of the range that is not kept: the kept part was unmapped before, as far as the program knows.
+    /// From the end on: the kernel refuses a range that reaches too far before it has done anything.
     unsafe fn unmap_the_rest(&self, range: Range) -> Result<(), Errno> {
         let mut to = range.end;
         while to > range.start {

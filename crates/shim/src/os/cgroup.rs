@@ -5,7 +5,7 @@ use super::file::{File, PathBuffer, field_value};
 /// A group is looked at up to so many steps above the process's own.
 const MAX_LEVELS: usize = 16;
 
-/// What the files of a hierarchy are named (cgroups(7), Documentation/admin-guide/cgroup-v2.rst and
+/// The names of the files of a hierarchy (cgroups(7), Documentation/admin-guide/cgroup-v2.rst and
 /// cgroup-v1/memory.rst).
 struct HierarchyFiles {
     /// Where it is mounted.
@@ -13,7 +13,7 @@ struct HierarchyFiles {
     /// Whichever is lowest.
     limits: &'static [&'static [u8]],
     current: &'static [u8],
-    /// What of the sum is pages of files that nobody has used for long, of the groups below too.
+    /// The part of the sum that is pages of files that nobody has used for long, of the groups below too.
     idle: &'static [u8],
 }
 
@@ -76,8 +76,8 @@ impl ControlGroup {
     }
 
     /// How many bytes the group, or one above it, may still have, whichever is least, and no more than `machine`. None
-    /// where one is within a sixteenth of what it may have. A container sees itself where the hierarchy is mounted, and a
-    /// group of no such name below; what is not there is left out.
+    /// where one is within a sixteenth of its limit. A container sees itself where the hierarchy is mounted, and a
+    /// group of no such name below; groups that are not there are left out.
     pub(super) fn least_free(&self, machine: usize) -> Option<usize> {
         let mut folder = self.folder.without_nul();
         let mut least = machine;
@@ -118,8 +118,8 @@ impl ControlGroup {
     }
 }
 
-/// What is made of a file. By itself, so that there is only one name of a file at a time on the stack, which may
-/// be that of a signal handler.
+/// Opens a file and works on it. It is a function by itself, so that there is only one name of a file at a time on the
+/// stack, which may be that of a signal handler.
 #[inline(never)]
 fn read_group_file(
     folder: &[u8],
@@ -138,8 +138,8 @@ fn of_memory(line: &[u8]) -> Option<&[u8]> {
     controllers.any(|c| c == b"memory").then_some(name)
 }
 
-/// The name as it comes behind that of a folder. Nothing for the root, and for a group that lies outside of
-/// what this process sees (cgroup_namespaces(7)).
+/// The name as it comes behind that of a folder. Nothing for the root, and for a group that lies outside of this
+/// process's view (cgroup_namespaces(7)).
 fn relative_name(name: &[u8]) -> &[u8] {
     if name.starts_with(b"/..") || !name.starts_with(b"/") {
         return b"";

@@ -8,13 +8,13 @@ use super::{AT_FDCWD, O_CLOEXEC, nr, syscall, thread_pointer};
 pub(super) struct File<'a>(&'a [u8]);
 
 impl<'a> File<'a> {
-    /// By a name that ends with a NUL.
+    /// A file by a name that ends with a NUL.
     pub(super) const fn named(name: &'a [u8]) -> File<'a> {
         assert!(matches!(name, [.., 0]), "a name ends with a NUL");
         File(name)
     }
 
-    /// What is done with the open file; none if it can't be opened, and while a thread forks.
+    /// Works on the open file; none if it can't be opened, and while a thread forks.
     pub(super) fn with_open<T>(self, work: impl FnOnce(usize) -> T) -> Option<T> {
         if self.0.is_empty() {
             return None;
@@ -29,7 +29,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// What is in the file, as far as it fits.
+    /// The content of the file, as far as it fits.
     pub(super) fn read_start(self, buffer: &mut [u8]) -> Option<&[u8]> {
         let got = self.with_open(|fd| read_all(fd, buffer))??;
         Some(&buffer[..got])
@@ -135,7 +135,7 @@ const MAX_LINE_BYTES: usize = 512;
 /// So much of a file is looked at: the largest is /proc/meminfo, of 1.6 KB.
 const MAX_READS: usize = 64;
 
-/// The first line that `wanted` makes something of. `more` reads what comes next, and nothing at the end.
+/// The first line that `wanted` makes something of. `more` reads the next bytes, and nothing at the end.
 fn find_line_in<T>(
     more: impl FnMut(&mut [u8]) -> Option<usize>,
     wanted: impl FnMut(&[u8]) -> Option<T>,
@@ -154,7 +154,7 @@ fn find_within<T>(
     for _ in 0..reads {
         let got = more(&mut buffer[len..])?.min(MAX_LINE_BYTES - len);
         if got == 0 {
-            // What has no end of line.
+            // A rest that has no end of line.
             return if too_long {
                 None
             } else {

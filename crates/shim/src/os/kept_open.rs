@@ -17,8 +17,8 @@ const EBADF: i32 = 9;
 /// It is another file, or the kernel has no such query.
 pub(super) const ENOTTY: i32 = 25;
 
-/// A program may close it, or put another file in its place, perhaps the same one of another process: then it is forgotten, and not
-/// closed, as it is not ours any more. So what it is, is looked at each time.
+/// A program may close it, or put another file in its place, perhaps the same one of another process: then it is
+/// forgotten, and not closed, as it is not ours any more. So its identity is looked at each time.
 pub(super) struct KeptOpenFile {
     file: File<'static>,
     /// 0 is none.
@@ -38,7 +38,7 @@ impl KeptOpenFile {
         }
     }
 
-    /// What the file says, by an ioctl(2) of this descriptor. None where it can't be opened.
+    /// The file's answer to an ioctl(2) of this descriptor. None where it can't be opened.
     pub(super) fn ask_file<T>(
         &self,
         query: impl Fn(usize) -> Result<T, Errno>,

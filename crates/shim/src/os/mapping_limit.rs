@@ -1,14 +1,14 @@
-//! What bounds the memory that the process maps, whether anything is in it or not.
+//! The limits of the memory that the process maps, whether anything is in it or not.
 
 use super::file::{File, field_value, leading_number};
 use super::{nr, syscall};
 use crate::PAGE;
 
-/// Of getrlimit(2).
+/// Resources of getrlimit(2).
 const RLIMIT_DATA: usize = 2;
 const RLIMIT_AS: usize = 9;
 const RLIM_INFINITY: u64 = u64::MAX;
-/// Of /proc/sys/vm/overcommit_memory: what is mapped is promised, and there are no more promises than memory.
+/// Of /proc/sys/vm/overcommit_memory: mapped memory is promised, and there are no more promises than memory.
 const OVERCOMMIT_NEVER: u64 = 2;
 
 /// A limit, and how much of it is used, in bytes.
@@ -19,7 +19,7 @@ struct MappingLimit {
 }
 
 impl MappingLimit {
-    /// Within a sixteenth of the limit.
+    /// Whether the use is within a sixteenth of the limit.
     fn is_close(&self) -> bool {
         self.used > self.limit - self.limit / 16
     }
@@ -63,8 +63,8 @@ fn soft_limit(resource: usize) -> Option<u64> {
     (limits[0] != RLIM_INFINITY).then_some(limits[0])
 }
 
-/// All that is mapped, and of that what is private and writable, from proc_pid_statm(5): the first and the sixth
-/// number, in pages.
+/// All mapped memory, and the private and writable part of it, from proc_pid_statm(5): the first and the sixth number,
+/// in pages.
 fn in_use(statm: &[u8]) -> Option<[u64; 2]> {
     let mut fields = statm.split(|b| *b == b' ');
     let all = leading_number(fields.next()?)?;

@@ -1,4 +1,4 @@
-//! What the kernel says of a mapping: by PROCMAP_QUERY of /proc/self/maps from Linux 6.11 on
+//! The kernel's description of a mapping: by PROCMAP_QUERY of /proc/self/maps from Linux 6.11 on
 //! (include/uapi/linux/fs.h), before that by its text, which takes longer the more mappings there are.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Of this process.
+/// The open files of this process.
 pub(super) static OPEN_FILES: OpenFiles = OpenFiles {
     open: [const { AtomicUsize::new(0) }; 16],
     forking: AtomicU32::new(0),
@@ -14,12 +14,12 @@ pub(super) struct OpenFiles {
     /// 0 is a place for one; one more than there are places for is read all the same.
     open: [AtomicUsize; 16],
     forking: AtomicU32,
-    /// So often one was not opened for that.
+    /// How often a file was not opened for that.
     refused: AtomicU32,
 }
 
 impl OpenFiles {
-    /// Does what opens one; none while a thread forks.
+    /// Runs work that opens one; none while a thread forks.
     pub(super) fn with_file_open<T>(
         &self,
         me: usize,

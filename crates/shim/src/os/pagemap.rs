@@ -1,4 +1,4 @@
-//! What the kernel says of single pages (Documentation/admin-guide/mm/pagemap.rst).
+//! The kernel's word on single pages (Documentation/admin-guide/mm/pagemap.rst).
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use crate::{PAGE, Range};
 
 /// At a time, so that any stack has room for them.
 const ENTRIES_PER_READ: usize = 128;
-/// It is in memory.
+/// The page is in memory.
 const PRESENT_BIT: u64 = 1 << 63;
 /// It is swapped out, or there is a mark in its place; the low bits say which.
 const SWAPPED_BIT: u64 = 1 << 62;

@@ -1,9 +1,9 @@
 //! Whether the kernel or a device may have hold of pages of this process, and read or write them when they are unmapped.
 //!
-//! The kernel tells nobody which pages are pinned. What it tells is by what they may be: memory that is registered with
-//! io_uring, or with a network card (RDMA), is counted; requests of libaio have a mapping of their own; and all else has a
-//! descriptor, of a ring, of a device, of a pipe that pages were lent to (vmsplice(2)), of a socket that sends from the
-//! program's memory (MSG_ZEROCOPY).
+//! The kernel tells nobody which pages are pinned. It tells by which ways they may be: memory that is registered with
+//! io_uring, or with a network card (RDMA), is counted; requests of libaio have a mapping of their own; and all else
+//! has a descriptor, of a ring, of a device, of a pipe that pages were lent to (vmsplice(2)), of a socket that sends
+//! from the program's memory (MSG_ZEROCOPY).
 
 use super::file::{File, field_value, leading_number};
 use super::open_files::OPEN_FILES;
@@ -30,7 +30,8 @@ const HARMLESS_DEVICES: [&[u8]; 14] = [
     b"net/tun",
 ];
 
-/// What is found, but that what could not be read is not known for good: no file is opened while a thread forks.
+/// The pins that are found, but an entry that could not be read is not unknown for good: no file is opened while a
+/// thread forks.
 pub(super) fn or_while_forking(find: impl FnOnce() -> Pins) -> Pins {
     let refused = OPEN_FILES.refused_count();
     match find() {
@@ -47,7 +48,7 @@ pub(super) fn find_pins() -> Pins {
     by_descriptors().unwrap_or(Pins::Perhaps)
 }
 
-/// proc_pid_status(5): pages that are pinned for long, and what is locked, as some drivers count what they pin.
+/// proc_pid_status(5): pages that are pinned for long, and locked memory, as some drivers count their pins there.
 fn are_counted() -> bool {
     let (mut pinned, mut locked) = (None, None);
     let both = File::named(b"/proc/self/status\0").find_line(|line| {
@@ -73,7 +74,7 @@ fn are_mapped() -> bool {
     looked != Some(None)
 }
 
-/// Whether what has this name in /proc/PID/maps or /proc/PID/fd may pin.
+/// Whether an entry of this name in /proc/PID/maps or /proc/PID/fd may pin.
 fn is_pinning(name: &[u8]) -> bool {
     if let Some(device) = name.strip_prefix(b"/dev/") {
         return !HARMLESS_DEVICES
@@ -130,7 +131,7 @@ fn look_through(folder: usize) -> Option<Pins> {
     }
 }
 
-/// The name of the first of getdents64(2)'s entries, with its NUL, and what is behind it.
+/// The name of the first of getdents64(2)'s entries, with its NUL, and the bytes behind the entry.
 fn first_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
     /// Two words, the entry's length and its type.
     const NAME_OFFSET: usize = 19;
@@ -150,14 +151,14 @@ fn of_descriptor(folder: usize, name: &[u8], descriptor: usize) -> Pins {
     );
     // SAFETY: a name that ends with NUL, and our own buffer.
     let Ok(len) = (unsafe { syscall(nr::READLINKAT, [folder, name, at, room, 0, 0]) }) else {
-        // It was closed meanwhile.
+        // The descriptor was closed meanwhile.
         return Pins::None;
     };
     let link = &link[..len.min(room)];
     let pins = if link.starts_with(b"socket:") {
         sends_from_memory(descriptor)
     } else if link.starts_with(b"pipe:") {
-        // What is in it goes on, or is read.
+        // Its content goes on, or is read.
         return if may_hold_lent_pages(descriptor) {
             Pins::PerhapsNow
         } else {

@@ -1,7 +1,7 @@
 //! How full memory is: the machine's, and that of the control group that the process is in now.
 //!
-//! Which group that is is asked anew now and then. Whoever starts a process may move it to another one at any moment (cgroups(7)),
-//! as a desktop or a supervisor does with what it has forked; the limit of the group before says nothing then.
+//! Which group that is is asked anew now and then. Whoever starts a process may move it to another one at any moment
+//! (cgroups(7)), as a desktop or a supervisor does with its children; the limit of the group before says nothing then.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ pub(super) struct PressureGauge {
     files: UnsafeCell<PressureFiles>,
 }
 
-/// What is read, by name: a KB, and not on the stack, which may be a signal handler's.
+/// The files that are read, by name: a KB, and not on the stack, which may be a signal handler's.
 struct PressureFiles {
     group: ControlGroup,
     stalls: PathBuffer,
@@ -87,7 +87,7 @@ impl PressureGauge {
 }
 
 impl PressureFiles {
-    /// None if that can't be told.
+    /// Asks for the group; none if that can't be told.
     fn ask_for_group(&mut self) -> Option<()> {
         let process = unseen_copy::process_id().ok()?;
         self.looks += 1;
@@ -95,7 +95,7 @@ impl PressureFiles {
             return Some(());
         }
         self.process = 0;
-        // By the thread: where the one that the process began with has ended, the process is in none by what its file says.
+        // By the thread: where the process's first thread has ended, its file says that the process is in no group.
         let file = File::named(b"/proc/thread-self/cgroup\0");
         self.group.read_from(file, b"").then_some(())?;
         self.stalls

@@ -1,5 +1,5 @@
-//! Whether the process is under a filter of seccomp(2), which may kill for a call that only the library makes: then it makes none
-//! but those of the program's, and what it needs for its lock.
+//! Whether the process is under a filter of seccomp(2), which may kill for a call that only the library makes: then it
+//! makes none but those of the program's, and those that its lock needs.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -58,7 +58,7 @@ impl SeccompState {
         self.0.store(FILTER_FOUND, Ordering::Relaxed);
     }
 
-    /// By itself, so that what it needs of the stack is free again: that may be a signal handler's.
+    /// It is a function by itself, so that its part of the stack is free again: that may be a signal handler's.
     #[cold]
     #[inline(never)]
     fn ask_kernel(&self) -> bool {

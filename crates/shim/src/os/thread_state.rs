@@ -7,7 +7,8 @@
 use super::file::File;
 use super::{copy_readable, nr, syscall, thread_pointer};
 
-/// What is read of a control block at once, in numbers of four bytes, and how often: glibc has it at byte 720, musl at 48.
+/// A control block is read so many numbers of four bytes at a time, so many times: glibc has it at byte 720, musl at
+/// 48.
 const NUMBERS_PER_READ: usize = 64;
 const MAX_READS: usize = 8;
 
@@ -20,7 +21,7 @@ pub(super) fn is_asleep(other: usize) -> bool {
     let (mut ours, mut theirs) = ([0_u32; NUMBERS_PER_READ], [0_u32; NUMBERS_PER_READ]);
     let number = (0..MAX_READS).find_map(|n| {
         let at = n * size_of_val(&ours);
-        // Of the last part less may be there.
+        // The last part may be shorter.
         let count = read_numbers(thread_pointer() + at, &mut ours)
             .min(read_numbers(other + at, &mut theirs));
         let mut both = ours[..count].iter().zip(&theirs[..count]);

@@ -4,8 +4,9 @@
 //! A page of the library's own is wiped by the kernel in the copy (MADV_WIPEONFORK, Linux 4.14). A child of vfork(2), and
 //! of clone(2) with CLONE_VM, has the memory itself and not a copy of it.
 //!
-//! It lies among the library's variables, of which the kernel makes anonymous memory. A mapping of its own would be one that
-//! nobody can tell from the program's: in the way of its anchors, and taken away by who unmaps or protects what he doesn't know.
+//! It lies among the library's variables, of which the kernel makes anonymous memory. A mapping of its own would be one
+//! that nobody can tell from the program's: in the way of its anchors, and taken away by whoever unmaps or protects
+//! mappings that he doesn't know.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -85,14 +86,15 @@ pub(super) fn is_guest() -> bool {
     asked != process_id()
 }
 
-/// It is a copy, and the library was told.
+/// Notes that this process is a copy, and that the library was told.
 pub(super) fn is_seen() {
     if let Some(words) = wiped_words() {
         words[0].store(ORIGINAL_WORD, Ordering::Relaxed);
     }
 }
 
-/// What [`process_id`] says is not so: it was first asked in a child of vfork(2), which has this process's memory, and is gone.
+/// The number that [`process_id`] gives is not so: it was first asked in a child of vfork(2), which has this process's
+/// memory, and is gone.
 pub(super) fn is_another() {
     if let Some(words) = wiped_words() {
         words[1].store(0, Ordering::Relaxed);

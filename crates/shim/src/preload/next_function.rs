@@ -1,8 +1,8 @@
 //! The function that a program's call would have reached without this library.
 //!
 //! dlsym(3) with RTLD_NEXT would say it, and is in a library of its own before glibc 2.34, which few programs load; and
-//! where it finds nothing it allocates. So the tables of what is loaded are read here, as the loader reads them: elf(5), and
-//! for the hash table glibc's elf/dl-lookup.c.
+//! where it finds nothing it allocates. So the tables of the loaded files are read here, as the loader reads them:
+//! elf(5), and for the hash table glibc's elf/dl-lookup.c.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
@@ -53,22 +53,22 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What is looked for, and what was found.
+/// The name that is looked for, and the function that was found.
 struct SymbolSearch<'a> {
     name: &'a CStr,
-    /// We have come by ourselves: only what stands behind us counts.
+    /// We have come by ourselves: only files behind us count.
     behind: bool,
     found: Option<usize>,
 }
 
-/// Where a function of this name is in what was loaded behind this library, if there is one.
+/// The address of a function of this name in a file that was loaded behind this library, if there is one.
 pub(super) fn next_function(name: &CStr) -> Option<usize> {
     let mut sought = SymbolSearch {
         name,
         behind: false,
         found: None,
     };
-    // SAFETY: `look` takes what is given here, which lives until the call is over.
+    // SAFETY: `visit_loaded_file` takes the pointer that is given here, which lives until the call is over.
     unsafe { dl_iterate_phdr(visit_loaded_file, (&raw mut sought).cast()) };
     sought.found
 }
@@ -79,7 +79,8 @@ unsafe extern "C" fn visit_loaded_file(
     _size: usize,
     sought: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader's description of a file, which stays loaded while it calls us; and what `function` gave it.
+    // SAFETY: the loader's description of a file, which stays loaded while it calls us; and the pointer that
+    // `next_function` gave it.
     unsafe {
         let (loaded, sought) = (&*loaded, &mut *sought.cast::<SymbolSearch<'_>>());
         if !sought.behind {
@@ -106,7 +107,7 @@ impl LoadedFile {
         unsafe { core::slice::from_raw_parts(self.headers, usize::from(self.count)) }
     }
 
-    /// Whether an address lies in what it has in memory.
+    /// Whether an address lies in its mapped segments.
     unsafe fn contains_address(&self, address: usize) -> bool {
         const PT_LOAD: u32 = 1;
         // SAFETY: the caller's.

@@ -1,8 +1,8 @@
 //! Ways past the functions about memory: syscall(2), prctl(2), shmat(2), posix_madvise(3), process_madvise(2), vmsplice(2),
 //! setsockopt(2), ioctl(2) of userfaultfd, and limits.
 //!
-//! Programs call them for what libc had no function for when they were written, and what they do to a
-//! range would be unknown: it would be served later with an attribute that nobody asked for.
+//! Programs call them where libc had no function when they were written, and their effect on a range would be unknown:
+//! it would be served later with an attribute that nobody asked for.
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
@@ -139,11 +139,11 @@ fn keep_nothing() {
     }
 }
 
-/// As if a filter of system calls had come, which may kill for what it does not expect: nothing is kept any more, and nothing is
-/// asked of the kernel that the program does not ask for.
+/// As if a filter of system calls had come, which may kill for a call that it does not expect: nothing is kept any
+/// more, and the kernel is asked for no more than the program asks for.
 fn step_back() {
     if let Some(shim) = shim_of_process() {
-        // Before it comes the kernel can still be asked what is kept, which is then given back.
+        // Before it comes the kernel can still be asked whose kept memory is, which is then given back.
         shim.stop_keeping();
         shim.kernel().filter_comes();
     }
@@ -176,7 +176,7 @@ unsafe extern "C" fn handle_syscall(
             nr::PRCTL => c_long::from(prctl(int(a), b, c, d, e)),
             nr::MBIND => mbind(a, b, int(c), d, e, f as u32) as c_long,
             nr::SET_MEMPOLICY => {
-                // What is kept may be of another node than the program wants from now on.
+                // Kept memory may be of another node than the program wants from now on.
                 if a != 0
                     && let Some(shim) = shim_of_process()
                 {
@@ -190,7 +190,7 @@ unsafe extern "C" fn handle_syscall(
                 process_madvise(int(a), b as *const Part, c, int(d), e as u32) as c_long
             }
             nr::IO_SETUP | nr::IO_URING_SETUP | nr::IO_URING_REGISTER => {
-                // What it reads and writes then are pages, also such as are unmapped meanwhile.
+                // It reads and writes pages then, also such as are unmapped meanwhile.
                 keep_nothing();
                 number_or_error(raw(number, args))
             }
@@ -225,20 +225,19 @@ unsafe fn with_limit(number: usize, args: [usize; 6], sets: bool) -> c_int {
     unsafe { to_c_status(done.map(drop)) }
 }
 
-/// Limits of what is mapped, of getrlimit(2).
+/// Limits of mappings, of getrlimit(2).
 fn is_of_mappings(resource: c_int) -> bool {
     const RLIMIT_DATA: c_int = 2;
     const RLIMIT_AS: c_int = 9;
     matches!(resource, RLIMIT_DATA | RLIMIT_AS)
 }
 
-/// Forgets what is known of the ranges of an array of the program's, as they are about to be changed or lent. False if
-/// one can't be.
+/// Forgets the ranges of an array of the program's, as they are about to be changed or lent. False if one can't be.
 unsafe fn forget_parts(parts: *const Part, count: usize) -> bool {
     /// No more are taken (UIO_MAXIOV).
     const MAX_PARTS: usize = 1024;
-    // Under a filter nothing is kept or zeroed, so what is known does not matter; nor can the array be read then without a
-    // fault where it is not there.
+    // Under a filter nothing is kept or zeroed, so the table's knowledge does not matter; nor can the array be read
+    // then without a fault where it is not there.
     let Some(shim) =
         shim_of_process().filter(|shim| count <= MAX_PARTS && !shim.kernel().is_filtered())
     else {
@@ -292,7 +291,7 @@ exported! {
         const SET_VMA: c_int = 0x5356_4d41;
         let args = [option as usize, a, b, c, d, 0];
         match option {
-            // What we ask of the kernel may be forbidden from now on, on pain of death.
+            // Our own calls to the kernel may be forbidden from now on, on pain of death.
             SET_SECCOMP => step_back(),
             // A name for a range.
             SET_VMA => {
@@ -322,8 +321,8 @@ exported! {
             Err(_) => call(),
         })
     }
-    // The pipe has the pages then, and not what was in them: they must be the program's alone until it is read, so
-    // they are unmapped and given back as they are.
+    // The pipe has the pages then, and not their content: they must be the program's alone until it is read, so they
+    // are unmapped and given back as they are.
     fn vmsplice(fd: c_int, parts: *const Part, count: usize, flags: u32) -> isize {
         let args = [fd as usize, parts as usize, count, flags as usize, 0, 0];
         if !forget_parts(parts, count) {
@@ -334,8 +333,8 @@ exported! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: usize, len: u32) -> c_int {
         const SOL_SOCKET: c_int = 1;
         const SO_ZEROCOPY: c_int = 60;
-        // What is sent with MSG_ZEROCOPY is read from the program's pages until it is on its way, also after they
-        // are unmapped.
+        // Data sent with MSG_ZEROCOPY is read from the program's pages until it is on its way, also after they are
+        // unmapped.
         if (level, name) == (SOL_SOCKET, SO_ZEROCOPY) {
             keep_nothing();
         }
