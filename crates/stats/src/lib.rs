@@ -12,12 +12,12 @@
 //! `guard.rs` how many false claims and real changes were measured.
 //!
 //! ```
-//! use quell_stats::{Kind, Pair, Rules, Verdict, compare};
+//! use quell_stats::{MetricKind, Rules, RunPair, Verdict, compare_pairs};
 //!
 //! let runs = [(1900.0, 220.0), (2010.0, 231.0), (1950.0, 214.0), (1880.0, 240.0), (2050.0, 219.0)];
-//! let pairs: Vec<Pair> = runs.iter().map(|&(b, a)| Pair::new(b, a)).collect();
-//! let rules = Rules { kind: Kind::Count, ..Rules::default() };
-//! let shootdowns = compare(&pairs, &rules);
+//! let pairs: Vec<RunPair> = runs.iter().map(|&(b, a)| RunPair::new(b, a)).collect();
+//! let rules = Rules { kind: MetricKind::Count, ..Rules::default() };
+//! let shootdowns = compare_pairs(&pairs, &rules);
 //! assert_eq!(shootdowns.verdict, Verdict::Better);
 //! assert!(shootdowns.ci95.1 < 0.15);
 //! ```
