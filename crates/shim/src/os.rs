@@ -645,7 +645,7 @@ unsafe impl Kernel for Linux {
 
     fn fork_begins(&self) {
         OPEN_FILES.fork_begins(self.thread_id(), || {
-            self.sleep_while(&AtomicU32::new(0), 0, 1)
+            self.sleep_while(&AtomicU32::new(0), 0, 1);
         });
     }
 

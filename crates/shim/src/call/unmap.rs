@@ -82,7 +82,7 @@ impl<K: Kernel> Shim<K> {
         for _ in 0..MAX_WAIT_TURNS {
             match done {
                 Locked::Done(UnmapDecision::Busy) => {
-                    self.or_used_below(range, Self::wait_for_others)?
+                    self.or_used_below(range, Self::wait_for_others)?;
                 }
                 _ => break,
             }
