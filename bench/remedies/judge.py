@@ -129,9 +129,9 @@ class Row:
         costly = self.shootdowns_cost_most()
         if self.proof["verdict"] != "better":
             # what is not recommended costs nobody time; where shootdowns are what costs it has to say why
-            why = self.proof.get("reason")
+            why = self.proof.get("reason") or self.objective().get("reason")
             words = f"nothing recommended{': ' + why if why else ''}"
-            return words, {"stops": bool(why) or bool(self.proof["metrics"])} if costly else {}
+            return words, {"stops": bool(why)} if costly else {}
         holds = {"time": self.is_no_slower()}
         if costly:
             holds["stops"] = self.reduction is not None and self.reduction >= STOPS
@@ -141,6 +141,11 @@ class Row:
                                         ("memory", f"takes more than {percent(MEMORY - 1)} more memory"))
                  if not holds.get(key, True)]
         return "better" + "".join(f"; {text}" for text in short), holds
+
+    def objective(self) -> dict:
+        """What the verdict rests on; nothing where no pairs were run."""
+        name = (self.proof.get("objective") or {}).get("name")
+        return self.proof["metrics"].get(name) or {}
 
     def is_no_slower(self) -> bool:
         """Of CPU time and wall time neither is more, in the middle of the pairs."""

@@ -32,7 +32,7 @@ NEED = {"lightgbm": ("libgomp1",), "scikit-learn": ("libgomp1",)}
 
 @dataclass(frozen=True)
 class Program:
-    """A row. `stake` is what its author of the list expected: `some` or `none`."""
+    """A row. `stake` is what the author of the list expected: `some` or `none`."""
 
     name: str
     stake: str

@@ -14,7 +14,7 @@ pub(crate) fn own_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The changes to the start of a command: the variables of a plan, and the arguments that it adds.
+/// How a command starts with a plan: with these variables, and with what the plan asks of the kernel for its process.
 pub(crate) fn setup_of(environment: &Environment, plan: &Plan) -> Setup {
     let pairs = environment.iter();
     Setup {

@@ -14,7 +14,7 @@ pub(crate) struct PlannedJson<'a> {
     evidence: &'a str,
     predicted_stop: f64,
     cost: &'a str,
-    /// The most that it could win in the observed run; null where there is no account.
+    /// The time of the observed run that it touches; null where there is no account.
     ceiling: Option<RemedyCeiling>,
     touches: &'a str,
     /// The change of CPU time, from the least to the most, in 90 of 100 cases.

@@ -184,7 +184,7 @@ impl PairRunner<'_> {
         // The pair for the account comes after them.
         if !limits.allow_more(job.runs.get(), more + 2, run, Instant::now()) {
             let note = format!(
-                "{made} pairs promise a gain and don't settle it, and {} more are not allowed: --pairs {next} makes them",
+                "{made} pairs promise a gain and don't settle it, and {} more would take more time or runs than there are: --pairs {next} makes them",
                 next - made
             );
             job.progress.say(&note);
