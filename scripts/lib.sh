@@ -42,6 +42,13 @@ debian_archive() {
 	return 1
 }
 
+# Where this machine's own apt has Ubuntu's packages from; VM_UBUNTU names another place. Nothing where it has none.
+ubuntu_archive() {
+	# shellcheck disable=SC2016  # apt fills these in
+	[ -z "${VM_UBUNTU-}" ] || { echo "${VM_UBUNTU%/}" && return; }
+	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sed -n 's,/$,,; /\/ubuntu$/p' | head -n 1
+}
+
 # The oldest Rust that builds this, as Cargo.toml says it.
 rust_needed() { sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml; }
 
