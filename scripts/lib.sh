@@ -70,6 +70,17 @@ find_cargo() {
 	return 1
 }
 
+# The Python, with Selenium and Pillow, that opens pages in Chromium; what keeps it from that, where it can't be had.
+page_python=target/page-venv/bin/python
+find_page_driver() {
+	if ! have chromedriver || ! { have chromium || have google-chrome || have chromium-browser; }; then
+		# Debian's Chromium is some hundred megabytes; where it can't be had, the rest is still tested.
+		(scripts/setup.sh page) >&2 || { echo "there is no Chromium with its driver, and it can't be installed (see above)" && return 1; }
+	fi
+	has_modules target/page-venv 'selenium, PIL' 'selenium>=4.20' 'pillow>=10' >&2 ||
+		{ echo "there is no python3 with venv, or pip can't install Selenium; is there a network?" && return 1; }
+}
+
 # Whether there is a virtual environment of Python's with these modules; makes it and gets packages from PyPI if need be.
 has_modules() { # VENV MODULES PACKAGES...: modules with commas between
 	local venv=$1 modules=$2 me

@@ -9,9 +9,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "tests/page"))
 
-from webdriver import Browser  # noqa: E402
+from browser import Browser  # noqa: E402
 
 many, trace, page = sys.argv[1:]
 began = time.monotonic()

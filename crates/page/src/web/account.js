@@ -39,7 +39,7 @@ function accountRow(account, m, most) {
     ...m.who.slice(0, 4).map((w) => `${percent(shareOf(mechanismTime(w), mechanismTime(m)))} ${codeName(w)}`),
   ];
   const row = el("tr", { onmousemove: (event) => tip(event, ...lines()), onmouseleave: untip },
-    el("td", { class: "name" }, m.mechanism),
+    el("td", { class: "name mechanism" }, m.mechanism),
     el("td", { class: "bars" }, accountBar(m, most)),
     el("td", { class: "n" }, m.cpu_ns > 0 ? time(m.cpu_ns) : "–"),
     el("td", { class: "n" }, m.cpu_ns > 0 ? percent(shareOf(m.cpu_ns, account.cpu_ns)) : "–"),
@@ -50,7 +50,7 @@ function accountRow(account, m, most) {
 
 function holderRows(account) {
   return account.mechanisms.flatMap((m) => (m.holders || []).slice(0, HOLDERS_TOP).map((h) => el("tr", {},
-    el("td", { class: "name" }, m.mechanism),
+    el("td", { class: "name mechanism" }, m.mechanism),
     el("td", { class: "n" }, time(h.blocked_ns)),
     el("td", { class: "n" }, count(h.waits)),
     el("td", { class: "n" }, time(h.longest_ns)),

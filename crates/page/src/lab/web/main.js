@@ -61,7 +61,7 @@ function redraw() {
       next += 1;
       requestAnimationFrame(step);
     } else {
-      // for scripts/use_lab_page.py
+      // for tests/page/use_lab_page.py
       document.documentElement.dataset.drawnMs = performance.now().toFixed(0);
     }
   };

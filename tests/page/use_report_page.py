@@ -1,6 +1,6 @@
 """Uses a page of `quell report --html` as a reader would, and checks what it shows.
 
-    use_page.py PAGE [FOLDER]     keeps screenshots in FOLDER
+    use_report_page.py PAGE [FOLDER]     keeps screenshots in FOLDER
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 import sys
 import tempfile
 
-import pages
-from pages import EVIL, check, quiet, theme
-from webdriver import DOWN, UP, Browser, move
+import page_checks
+from page_checks import EVIL, check, quiet, theme
+from browser import Browser, move, press, release
 
 PARTS = "header, #answer, #notes, figure, .tables section, #words"
 DRAWN = "#spent-plot, #timeline-plot, #matrix-plot, #percentiles-plot, #flame-plot"
@@ -21,7 +21,7 @@ DRAWN = "#spent-plot, #timeline-plot, #matrix-plot, #percentiles-plot, #flame-pl
 def structure(b: Browser, folder: str, name: str) -> None:
     figures = b.js("return document.querySelectorAll(arguments[0]).length", DRAWN)
     check(figures == 5, f"{name}: {figures} of 5 figures are there")
-    pages.structure(b, folder, name, PARTS, DRAWN)
+    page_checks.structure(b, folder, name, PARTS, DRAWN)
 
 
 def brush(b: Browser) -> None:
@@ -44,7 +44,7 @@ def brush(b: Browser) -> None:
     check(texts() == whole, "Esc brings back the whole trace")
     b.drag(t["x"] + t["width"] * 0.6, y, t["x"] + t["width"] * 0.4, y)
     check(texts() != whole, "a drag to the left chooses too")
-    b.mouse(move(t["x"] + t["width"] * 0.5, y), DOWN, UP, DOWN, UP)
+    b.mouse(move(t["x"] + t["width"] * 0.5, y), press, release, press, release)
     check(texts() == whole, "a double click brings back the whole trace")
     b.js("document.getElementById('timeline-plot').focus()")
     b.keys("Right")
@@ -156,7 +156,7 @@ def use(page: str, folder: str) -> None:
         structure(b, folder, "dark-1280")
         quiet(b, "1280 px")
         b.open(hostile(page, folder))
-        pages.hostile(b, "hostile names")
+        page_checks.hostile(b, "hostile names")
         quiet(b, "hostile names")
     with Browser(390, 844, dark=True) as b:
         b.open(page)
@@ -171,7 +171,7 @@ def main() -> None:
         folder = sys.argv[2] if len(sys.argv) > 2 else temporary
         os.makedirs(folder, exist_ok=True)
         use(page, folder)
-    print(pages.passed(page))
+    print(page_checks.passed(page))
 
 
 main()

@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 
 import lab_words as words
-from pages import EVIL, check, label, picture, raw, rows, same, texts
-from webdriver import Browser
+from page_checks import EVIL, check, label, picture, raw, rows, same, texts
+from browser import Browser
 
 
 def matrix(b: Browser, box: str, result: dict) -> None:

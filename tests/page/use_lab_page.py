@@ -4,7 +4,7 @@
 
 RESULTS is of `quell lab run -o`: at least two experiments with a victim that spins, one whose victim sleeps, and one
 that comes from a document and keeps stacks.
-QUELL names the binary that writes the pages.
+QUELL names the binary that writes the page_checks.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import tempfile
 
 import lab_parts as parts
 import lab_words as words
-import pages
+import page_checks
 from lab_words import ARMS, CLASSES, SEEN, Timeline
-from pages import check, drawn, label, picture, quiet, raw, rows, same, texts, tip
-from webdriver import DOWN, UP, Browser, move
+from page_checks import check, label, picture, quiet, raw, rows, same, texts, tip
+from browser import Browser, move, press, release
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUELL = os.environ.get("QUELL") or str(ROOT / "target/release/quell")
 PARTS = "header > *, #overview, .experiment > :not(figure), .experiment figure > *, #words"
 DRAWN = ".experiment .plot"
@@ -235,7 +235,7 @@ def zoom(b: Browser, box: str, line: Timeline) -> None:
         check(picture(b, canvas) == whole, "Esc after a drag shows all")
     b.drag(left + width * 0.4, y, left + width * 0.5, y)
     check(picture(b, canvas) != whole, "a drag looks closer")
-    b.mouse(move(left + width * 0.5, y), DOWN, UP, DOWN, UP)
+    b.mouse(move(left + width * 0.5, y), press, release, press, release)
     check(picture(b, canvas) == whole, "a double click shows all")
     b.click(left + width * 0.5, y)
     check(picture(b, canvas) == whole, "a click alone changes nothing")
@@ -295,24 +295,24 @@ def windows(b: Browser, folder: str, name: str) -> None:
     for dark in (False, True):
         for width, height in WINDOWS:
             b.emulate(width, height, dark)
-            drawn(b)
+            b.wait_until_drawn()
             where = f"{name}-{'dark' if dark else 'light'}-{width}"
-            pages.structure(b, folder, where, PARTS, DRAWN)
+            page_checks.structure(b, folder, where, PARTS, DRAWN)
             own = ".map((e) => [e.viewBox?.baseVal.width ?? e.width, e.parentElement.clientWidth])"
             wide = b.js(EACH + own, "canvas, svg[role]")
             check(all(own == column for own, column in wide), f"{where}: pictures are as wide as their columns: {wide}")
-            pages.texts_apart(b, where)
+            page_checks.texts_apart(b, where)
             papers.add((dark, b.js("return getComputedStyle(document.body).backgroundColor")))
     same(len(papers), 2, "papers of two themes")
     b.emulate(1280, 900, False)
-    drawn(b)
+    b.wait_until_drawn()
 
 
 def single(b: Browser, result: dict, folder: str, name: str) -> Timeline:
     """The page of one experiment has its pictures in their order, with what they should show."""
     line, box = Timeline(result), "#experiment-1"
     b.open(page_of([result], folder, name))
-    drawn(b)
+    b.wait_until_drawn()
     same(raw(b, "h1"), f"Does {result['experiment']} stall other threads?", f"{name}: the title of one experiment")
     check(b.js("return document.getElementById('overview').hidden"), f"{name}: one experiment needs no table of all")
     shown = b.js(EACH + ".map((e) => e.className)", f"{box} > figure")
@@ -336,20 +336,20 @@ def use(results: list[dict], subject: dict, seeds: list[dict], slept: list[dict]
         keyboard(b, box, line)
         zoom(b, box, line)
         tips(b, box, subject, line)
-        pages.theme(b)
+        page_checks.theme(b)
         quiet(b, "one experiment")
-        pages.alone(b, "one experiment")
+        page_checks.alone(b, "one experiment")
 
         b.open(page_of(results, folder, "all"))
-        drawn(b)
+        b.wait_until_drawn()
         overview(b, results)
         says(b, results)
         windows(b, folder, "all")
         quiet(b, "several experiments")
-        pages.alone(b, "several experiments")
+        page_checks.alone(b, "several experiments")
 
         b.open(page_of(slept, folder, "asleep"))
-        drawn(b)
+        b.wait_until_drawn()
         says(b, slept)
         check("reach a CPU that idles?" in raw(b, "h1") or len(slept) > 1, "the title asks for a CPU that idles")
         check("The victim slept." in raw(b, box), "a page says that the victim slept")
@@ -357,7 +357,7 @@ def use(results: list[dict], subject: dict, seeds: list[dict], slept: list[dict]
         quiet(b, "a victim that slept")
 
         b.open(page_of([subject], folder, "bare", "--json"))
-        drawn(b)
+        b.wait_until_drawn()
         says(b, [json.loads(pathlib.Path(folder, "bare.jsonl").read_text(encoding="utf-8"))])
         for part in ("gaps", "heat", "phase", "percentiles"):
             what = "distribution" if part == "percentiles" else "timeline"
@@ -367,14 +367,14 @@ def use(results: list[dict], subject: dict, seeds: list[dict], slept: list[dict]
         quiet(b, "no timeline")
 
         b.open(page_of(parts.spoilt(results), folder, "hostile"))
-        drawn(b)
-        pages.hostile(b, "hostile names")
+        b.wait_until_drawn()
+        page_checks.hostile(b, "hostile names")
         says(b, parts.spoilt(results))
         b.emulate(390, 844, True)
-        drawn(b)
-        pages.structure(b, folder, "hostile-390", PARTS, DRAWN)
+        b.wait_until_drawn()
+        page_checks.structure(b, folder, "hostile-390", PARTS, DRAWN)
         quiet(b, "hostile names")
-        pages.alone(b, "hostile names")
+        page_checks.alone(b, "hostile names")
 
 
 def main() -> None:
@@ -393,7 +393,7 @@ def main() -> None:
         folder = sys.argv[2] if len(sys.argv) > 2 else temporary
         os.makedirs(folder, exist_ok=True)
         use(results, subjects[0], seeds, slept, folder)
-    print(pages.passed(sys.argv[1]))
+    print(page_checks.passed(sys.argv[1]))
 
 
 main()
