@@ -1,5 +1,5 @@
 """Runs quell agent as packaging/ has it, and a Prometheus that scrapes it as packaging/ has that: what the unit restricts
-(scripts/unit_sandbox.py), every key of agent.toml, a token, TLS, the rules and the alerts. As root.
+(tests/agent/unit_sandbox.py), every key of agent.toml, a token, TLS, the rules and the alerts. As root.
 
     use_agent.py QUELL CULPRIT AGENT.TOML OUT     AGENT.TOML with every key on: check_packaging.py config
 """
@@ -147,7 +147,7 @@ def main():
         os.chown(path, NOBODY, NOBODY)
         path.chmod(0o500 if path.name == "quell" else 0o700 if path == state else 0o400)
     subprocess.run(["promtool", "check", "config", out / "prometheus.yml"], check=True, stdout=sys.stderr)
-    sandbox = [sys.executable, "scripts/unit_sandbox.py", "packaging/quell-agent.service", state]
+    sandbox = [sys.executable, "tests/agent/unit_sandbox.py", "packaging/quell-agent.service", state]
     steps_back(sandbox)
     sandbox.append("--")
     words = [state / "quell", "agent", "-c", state / "agent.toml"]

@@ -15,7 +15,7 @@ import re
 import sys
 from typing import Any
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # What is ours to fill in; all others are Grafana's own.
 OWN = re.compile(r"\$\{?([A-Za-z_]+)\}?")
 GIVEN = {"__interval", "__rate_interval", "__range", "timeFilter", "__all", "col"}
