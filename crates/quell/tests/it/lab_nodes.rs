@@ -81,6 +81,10 @@ fn soft_dirty_takes_one() {
 }
 
 /// Check that NUMA balancing makes faults while it is on, none while it is off, and is as it was afterwards.
+///
+/// The kernel looks through a process once for each second of CPU time that a thread has had, and more seldom where it found nothing to
+/// move (kernel/sched/fair.c: task_tick_numa(), update_task_scan_period()). A machine whose host is busy may not come to that within
+/// the blocks of a run: then once more.
 #[test]
 fn balancing_makes_faults() {
     if !emulated_only("balancing_makes_faults") {
@@ -89,8 +93,16 @@ fn balancing_makes_faults() {
     let _alone = alone();
     let setting = || fs::read_to_string("/proc/sys/kernel/numa_balancing").expect("two nodes");
     let before = setting();
-    let told = run(&["numa-balancing", "--rounds", "3", "--budget", "300"]);
-    assert_eq!(setting(), before);
-    let [sham, real] = ["sham", "real"].map(|arm| figure(&told, arm, "faults"));
-    assert!(real >= 100 && sham * 10 <= real, "{told:#}");
+    let mut faults = Vec::new();
+    for _ in 0..GOES {
+        let told = run(&["numa-balancing", "--rounds", "3", "--budget", "300"]);
+        assert_eq!(setting(), before);
+        let [idle, sham, real] = ["idle", "sham", "real"].map(|arm| figure(&told, arm, "faults"));
+        println!("faults: idle {idle}, sham {sham}, real {real}");
+        if real >= 100 && sham * 10 <= real {
+            return;
+        }
+        faults.push([idle, sham, real]);
+    }
+    panic!("NUMA balancing made no faults of its own (idle, sham and real arm): {faults:?}");
 }
