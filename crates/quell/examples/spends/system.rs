@@ -245,7 +245,7 @@ pub(crate) fn spend_moving(until: &Until) {
 }
 
 /// What a file of the kernel's tells in KiB, in bytes.
-fn bytes_of(path: &str, name: &str) -> usize {
+pub(crate) fn bytes_of(path: &str, name: &str) -> usize {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find_map(|l| l.split_once(name));
     let number = line.and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<usize>().ok());

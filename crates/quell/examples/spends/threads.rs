@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::memory::{MIB, PAGE, advise, map, on_disk, private, unmap, write_each};
-use crate::system::{in_pieces, is_thrown_away, read_at, set};
+use crate::system::{bytes_of, in_pieces, is_thrown_away, read_at, set};
 use crate::{Until, absent};
 
 const NAP: Duration = Duration::from_millis(50);
@@ -47,19 +47,28 @@ fn employ_flusher(until: &Until) {
     }
 }
 
-/// More of a file is read than there is memory.
+/// More of a file is read than there is free memory, of which the kernel keeps half back, so that it comes to the end of it soon.
 fn employ_kswapd(until: &Until) {
     let file = on_disk(0);
     let bytes = 8 << 30;
     file.set_len(bytes as u64).expect("room for a number");
-    set("/proc/sys/vm/watermark_scale_factor", "1000");
+    let (kept_back, share) = (
+        "/proc/sys/vm/min_free_kbytes",
+        "/proc/sys/vm/watermark_scale_factor",
+    );
+    let before = fs::read_to_string(kept_back).expect("a number of kB");
+    let free_kb = bytes_of("/proc/meminfo", "MemFree:") >> 10;
+    set(kept_back, &(free_kb / 2).to_string());
+    // the thread is woken that far above it, 1 in 10 of all memory, and not only when others wait already
+    set(share, "1000");
     let mut piece = vec![0_u8; MIB];
     let mut at = 0;
     while until.goes_on() {
         read_at(&file, &mut piece, at);
         at = (at + MIB) % bytes;
     }
-    set("/proc/sys/vm/watermark_scale_factor", "10");
+    set(share, "10");
+    set(kept_back, before.trim());
 }
 
 /// Memory is in pieces, and the kernel is told to mind.
