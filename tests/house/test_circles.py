@@ -15,7 +15,6 @@ FILES_IN_CIRCLES = {
     "doctor": 10,
     "event": 19,
     "lab": 14,
-    "probe": 6,
     "quell": 2,
     "shim": 7,
 }

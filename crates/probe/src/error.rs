@@ -1,4 +1,4 @@
-//! What can go wrong with the probe.
+//! The errors of the probe.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -10,19 +10,19 @@ use libbpf_rs::PrintLevel;
 pub enum Error {
     /// Something that this kernel or this user lacks.
     Missing {
-        /// What is missing, in one sentence.
+        /// The missing thing, in one sentence.
         what: String,
         /// The command or the change that helps.
         help: String,
     },
     /// libbpf or the kernel refused.
     Load {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
-        /// What libbpf returned.
+        /// The error that libbpf returned.
         source: libbpf_rs::Error,
-        /// What libbpf printed meanwhile: the verifier's log ends in its reason.
-        said: String,
+        /// The text that libbpf printed meanwhile: the verifier's log ends in its reason.
+        printed: String,
     },
     /// A symbol lookup failed.
     Symbols(blazesym::Error),
@@ -36,20 +36,20 @@ impl Error {
         move |source| Self::Load {
             doing,
             source,
-            said: last_lines(&heard()),
+            printed: last_lines(&take_libbpf_output()),
         }
     }
 
-    /// The same, where the kernel judges the programs. EPERM is a policy's, for rights were looked at before
-    /// ([`crate::kernel::prepare`]); what the verifier refuses is EACCES, EINVAL or E2BIG.
-    pub(crate) fn judge(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |source| Self::judged(doing, source, &heard())
+    /// An error of loading programs, which the verifier may refuse. EPERM comes from a policy, because rights were checked
+    /// before ([`crate::kernel::find_flush_functions`]); the verifier refuses by EACCES, EINVAL or E2BIG.
+    pub(crate) fn from_program_load(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        move |source| Self::classify_load_error(doing, source, &take_libbpf_output())
     }
 
-    /// The same, where tables of so many bytes are made as well.
-    pub(crate) fn no_memory(bytes: u64, source: libbpf_rs::Error) -> Self {
+    /// An error of loading the probe, with which tables of so many bytes are made.
+    pub(crate) fn from_probe_load(bytes: u64, source: libbpf_rs::Error) -> Self {
         if !format!("{source:#}").ends_with("(os error 12)") {
-            return Self::judge("load the eBPF programs")(source);
+            return Self::from_program_load("load the eBPF programs")(source);
         }
         Self::Missing {
             what: format!(
@@ -61,8 +61,8 @@ impl Error {
         }
     }
 
-    fn judged(doing: &'static str, source: libbpf_rs::Error, heard: &str) -> Self {
-        if heard.contains(NO_READING) {
+    fn classify_load_error(doing: &'static str, source: libbpf_rs::Error, heard: &str) -> Self {
+        if heard.contains(REFUSED_READ_HELPER) {
             return Self::Missing {
                 what: "the kernel lets no program read its memory: it is locked down for confidentiality \
                        (lockdown(7))"
@@ -82,47 +82,47 @@ impl Error {
         Self::Load {
             doing,
             source,
-            said: last_lines(heard),
+            printed: last_lines(heard),
         }
     }
 }
 
-/// What the verifier names where the kernel keeps its memory to itself (bpf_tracing_func_proto() in
-/// kernel/trace/bpf_trace.c): libbpf tries this, the older function, where it sees bpf_probe_read_kernel()
-/// refused. The programs call neither on a kernel that has the newer one.
-const NO_READING: &str = "bpf_probe_read#4";
+/// The function that the verifier names where the kernel lets no program read its memory (bpf_tracing_func_proto() in
+/// kernel/trace/bpf_trace.c): libbpf falls back to this older function where bpf_probe_read_kernel() is refused. On other
+/// kernels that have the newer one, no program calls the older.
+const REFUSED_READ_HELPER: &str = "bpf_probe_read#4";
 
-/// The kind of an error is the same for EPERM and EACCES.
+/// Whether the error is EPERM. Its kind is the same as that of EACCES, so the text decides.
 fn is_eperm(err: &libbpf_rs::Error) -> bool {
     format!("{err:#}").ends_with("(os error 1)")
 }
 
-/// The end of what libbpf printed. It prints through a function without context, hence the static.
-static SAID: Mutex<String> = Mutex::new(String::new());
+/// The end of the text that libbpf printed. It prints through a function without context, hence the static.
+static LIBBPF_OUTPUT: Mutex<String> = Mutex::new(String::new());
 
-/// Enough for the verifier's last lines.
-const SAID_BYTES: usize = 2000;
+/// Bytes of output that are kept, which are enough for the verifier's last lines.
+const MAX_OUTPUT_BYTES: usize = 2000;
 
-/// Keeps what libbpf would print to stderr.
-pub(crate) fn listen() {
+/// Keeps the text that libbpf would print to stderr.
+pub(crate) fn capture_libbpf_output() {
     libbpf_rs::set_print(Some((PrintLevel::Info, |_, text| {
-        if let Ok(mut said) = SAID.lock() {
-            said.push_str(&text);
-            let cut = said.len().saturating_sub(SAID_BYTES);
-            if let Some(at) = (cut..=said.len()).find(|&i| said.is_char_boundary(i)) {
-                said.drain(..at);
+        if let Ok(mut printed) = LIBBPF_OUTPUT.lock() {
+            printed.push_str(&text);
+            let cut = printed.len().saturating_sub(MAX_OUTPUT_BYTES);
+            if let Some(at) = (cut..=printed.len()).find(|&i| printed.is_char_boundary(i)) {
+                printed.drain(..at);
             }
         }
     })));
 }
 
-/// What libbpf has printed since the last call.
-fn heard() -> String {
-    let text = SAID.lock().map(|mut s| std::mem::take(&mut *s));
+/// The text that libbpf has printed since the last call.
+fn take_libbpf_output() -> String {
+    let text = LIBBPF_OUTPUT.lock().map(|mut s| std::mem::take(&mut *s));
     text.unwrap_or_default()
 }
 
-/// The verifier's reason comes last.
+/// The last lines, where the verifier gives its reason.
 fn last_lines(heard: &str) -> String {
     let lines: Vec<&str> = heard.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(6)..].join("; ")
@@ -135,15 +135,15 @@ impl fmt::Display for Error {
             Self::Load {
                 doing,
                 source,
-                said,
-            } if said.is_empty() => {
+                printed,
+            } if printed.is_empty() => {
                 write!(f, "can't {doing}: {source}")
             }
             Self::Load {
                 doing,
                 source,
-                said,
-            } => write!(f, "can't {doing}: {source} ({said})"),
+                printed,
+            } => write!(f, "can't {doing}: {source} ({printed})"),
             Self::Symbols(source) => write!(f, "can't look up symbols: {source}"),
         }
     }
@@ -163,9 +163,9 @@ impl std::error::Error for Error {
 mod tests {
     use super::*;
 
-    fn judged(errno: i32, heard: &str) -> Error {
+    fn classify_load_error(errno: i32, heard: &str) -> Error {
         let source = libbpf_rs::Error::from_raw_os_error(errno);
-        Error::judged("load the eBPF programs", source, heard)
+        Error::classify_load_error("load the eBPF programs", source, heard)
     }
 
     /// Check that a lockdown for confidentiality is told by what the verifier says of it (Linux 5.15, 6.12), whatever
@@ -177,7 +177,7 @@ mod tests {
             "2118: (85) call bpf_probe_read#4\nprogram of this type cannot use helper bpf_probe_read#4\n",
         ] {
             let heard = format!("{line}{}", "libbpf: more\n".repeat(8));
-            let told = judged(libc::EINVAL, &heard).to_string();
+            let told = classify_load_error(libc::EINVAL, &heard).to_string();
             assert!(told.contains("lockdown=integrity"), "{told}");
         }
     }
@@ -186,10 +186,10 @@ mod tests {
     /// keeps its words.
     #[test]
     fn a_policy_is_told_from_the_verifier() {
-        let policy = judged(libc::EPERM, "").to_string();
+        let policy = classify_load_error(libc::EPERM, "").to_string();
         assert!(policy.contains("lockdown"), "{policy}");
         for errno in [libc::EACCES, libc::EINVAL, libc::E2BIG] {
-            let told = judged(errno, "R1 is no pointer\n").to_string();
+            let told = classify_load_error(errno, "R1 is no pointer\n").to_string();
             assert!(told.contains("R1 is no pointer"), "{told}");
         }
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use quell_event::NO_STACK;
 
-/// Above so many, callers are no longer told apart, so that garbage on stacks can't fill the memory.
-const MAX_USER: usize = 1 << 16;
+/// With more user stacks than this, callers are no longer told apart, so that garbage on stacks can't fill the memory.
+const MAX_STACKS_WITH_CALLER: usize = 1 << 16;
 
 /// A stack that was seen for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,25 +21,25 @@ pub struct NewStack {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct UserKey {
+struct UserStackKey {
     pid: u32,
     kernel_id: i32,
     caller: u64,
 }
 
 #[derive(Default)]
-pub(crate) struct Interner {
-    next: u32,
-    kernel: HashMap<i32, u32>,
-    user: HashMap<UserKey, u32>,
-    last: Option<(UserKey, u32)>,
+pub(crate) struct StackInterner {
+    next_id: u32,
+    kernel_ids: HashMap<i32, u32>,
+    user_ids: HashMap<UserStackKey, u32>,
+    last_user: Option<(UserStackKey, u32)>,
     last_kernel: Option<(i32, u32)>,
-    new: Vec<NewStack>,
+    new_stacks: Vec<NewStack>,
 }
 
-impl Interner {
+impl StackInterner {
     /// The number of a kernel stack.
-    pub(crate) fn kernel(&mut self, kernel_id: i32) -> i32 {
+    pub(crate) fn intern_kernel(&mut self, kernel_id: i32) -> i32 {
         if kernel_id < 0 {
             return NO_STACK;
         }
@@ -48,8 +48,8 @@ impl Interner {
         {
             return id.cast_signed();
         }
-        let (next, new) = (&mut self.next, &mut self.new);
-        let id = *self.kernel.entry(kernel_id).or_insert_with(|| {
+        let (next, new) = (&mut self.next_id, &mut self.new_stacks);
+        let id = *self.kernel_ids.entry(kernel_id).or_insert_with(|| {
             let id = *next;
             *next += 1;
             new.push(NewStack {
@@ -64,30 +64,30 @@ impl Interner {
         id.cast_signed()
     }
 
-    /// The number of a user stack: the same addresses mean other code in another process.
-    pub(crate) fn user(&mut self, pid: u32, kernel_id: i32, caller: u64) -> i32 {
-        // not a return address of user space: 47 or 56 bits, and nothing maps the first page
+    /// The number of a user stack. Processes have numbers of their own, because the same addresses mean other code there.
+    pub(crate) fn intern_user(&mut self, pid: u32, kernel_id: i32, caller: u64) -> i32 {
+        // A return address of user space has 47 or 56 bits, and nothing is mapped at the first page.
         let plausible = (0x1000..1 << 56).contains(&caller);
-        let caller = if plausible && self.user.len() < MAX_USER {
+        let caller = if plausible && self.user_ids.len() < MAX_STACKS_WITH_CALLER {
             caller
         } else {
             0
         };
-        let key = UserKey {
+        let key = UserStackKey {
             pid,
             kernel_id,
             caller,
         };
-        if let Some((known, id)) = self.last
+        if let Some((known, id)) = self.last_user
             && known == key
         {
             return id.cast_signed();
         }
-        if self.user.len() >= 2 * MAX_USER && !self.user.contains_key(&key) {
+        if self.user_ids.len() >= 2 * MAX_STACKS_WITH_CALLER && !self.user_ids.contains_key(&key) {
             return NO_STACK;
         }
-        let (next, new) = (&mut self.next, &mut self.new);
-        let id = *self.user.entry(key).or_insert_with(|| {
+        let (next, new) = (&mut self.next_id, &mut self.new_stacks);
+        let id = *self.user_ids.entry(key).or_insert_with(|| {
             let id = *next;
             *next += 1;
             new.push(NewStack {
@@ -98,12 +98,12 @@ impl Interner {
             });
             id
         });
-        self.last = Some((key, id));
+        self.last_user = Some((key, id));
         id.cast_signed()
     }
 
     pub(crate) fn take_new(&mut self) -> Vec<NewStack> {
-        std::mem::take(&mut self.new)
+        std::mem::take(&mut self.new_stacks)
     }
 }
 
@@ -114,13 +114,13 @@ mod tests {
     /// Check that the same stack keeps its number, and another process's doesn't share it.
     #[test]
     fn numbers_are_stable() {
-        let mut i = Interner::default();
-        let a = i.user(1, 5, 0x5000);
-        let k = i.kernel(5);
-        assert_eq!(i.user(2, 5, 0x5000), 2);
-        assert_eq!(i.user(1, 5, 0x5000), a);
-        assert_eq!(i.kernel(5), k);
-        assert_eq!(i.kernel(-2), NO_STACK);
+        let mut i = StackInterner::default();
+        let a = i.intern_user(1, 5, 0x5000);
+        let k = i.intern_kernel(5);
+        assert_eq!(i.intern_user(2, 5, 0x5000), 2);
+        assert_eq!(i.intern_user(1, 5, 0x5000), a);
+        assert_eq!(i.intern_kernel(5), k);
+        assert_eq!(i.intern_kernel(-2), NO_STACK);
         assert_eq!(i.take_new().len(), 3);
         assert!(i.take_new().is_empty());
     }
@@ -128,11 +128,11 @@ mod tests {
     /// Check that garbage on the stack can't make numbers without end.
     #[test]
     fn garbage_is_bounded() {
-        let mut i = Interner::default();
-        for n in 0..4 * MAX_USER as u64 {
-            i.user(1, 3, 0x10_0000 + n * 8);
+        let mut i = StackInterner::default();
+        for n in 0..4 * MAX_STACKS_WITH_CALLER as u64 {
+            i.intern_user(1, 3, 0x10_0000 + n * 8);
         }
-        assert!(i.take_new().len() <= MAX_USER + 1);
-        assert_eq!(i.user(1, 3, u64::MAX), i.user(1, 3, 0));
+        assert!(i.take_new().len() <= MAX_STACKS_WITH_CALLER + 1);
+        assert_eq!(i.intern_user(1, 3, u64::MAX), i.intern_user(1, 3, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Watches all function calls between CPUs, beside the shootdowns, where that was asked for.
+//! Watches all function calls between CPUs beside the shootdowns, for `--ipi`.
 
 mod layout;
 
@@ -8,28 +8,29 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, Program};
 use quell_event::{CallKind, CallTally, CallVictim, Calls, Comm};
 
+use crate::bpf_maps;
 use crate::causes::Causes;
 use crate::error::{Error, Result};
-use crate::kernel::{self, Symbols, release};
+use crate::kernel::{self, KernelSymbols, kernel_release};
 use crate::layout::{self as shared, Pod};
-use crate::loader::{self, Scope};
+use crate::options::Scope;
 use layout::{CallCounts, CallHealth, CallKey, CallVictimCounts, CallVictimKey, IpiConfig};
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ipi.bpf.o"));
+const IPI_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ipi.bpf.o"));
 
-/// Programs and their tracepoints, in the order in which they are attached: what takes a request out of
-/// the table of those under way must be there before what puts it in.
-const PROGRAMS: &[(&str, &str)] = &[
+/// The programs and their tracepoints, in the order in which they are attached: the program that takes a request out of
+/// the table of those under way must be there before the one that puts it in.
+const IPI_PROGRAMS: &[(&str, &str)] = &[
     ("ipi_exit", "csd_function_exit"),
     ("ipi_entry", "csd_function_entry"),
     ("ipi_queue", "csd_queue_cpu"),
 ];
 
-/// The programs, counting.
-pub(crate) struct Ipi {
-    // the links go first
+/// The programs that watch function calls, while they count.
+pub(crate) struct IpiWatch {
+    // Fields are dropped in this order: the links go first.
     links: Vec<Link>,
-    /// What begins requests: the first to be taken away.
+    /// The link of the program that begins requests, which is taken away first.
     queue: Option<Link>,
     calls: MapHandle,
     names: MapHandle,
@@ -38,9 +39,9 @@ pub(crate) struct Ipi {
     object: Object,
 }
 
-/// What this kernel lacks for it, if it does.
-pub(crate) fn require(symbols: &Symbols) -> Result<()> {
-    let missing = PROGRAMS
+/// Fails with the name of the tracepoint that this kernel lacks for it, if it lacks one.
+pub(crate) fn require_ipi_tracepoints(symbols: &KernelSymbols) -> Result<()> {
+    let missing = IPI_PROGRAMS
         .iter()
         .find(|(_, tracepoint)| !symbols.has_tracepoint(tracepoint));
     match missing {
@@ -48,14 +49,14 @@ pub(crate) fn require(symbols: &Symbols) -> Result<()> {
         Some((_, tracepoint)) => Err(Error::Missing {
             what: format!(
                 "--ipi needs the tracepoint '{tracepoint}' (Linux 6.5), and this kernel ({}) has none",
-                release()
+                kernel_release()
             ),
             help: "leave --ipi out: shootdowns alone are seen on this kernel".to_owned(),
         }),
     }
 }
 
-impl Ipi {
+impl IpiWatch {
     /// Loads and attaches the programs. The processes and CPUs in scope are the probe's own maps.
     pub(crate) fn attach(
         scope: &Scope,
@@ -64,15 +65,15 @@ impl Ipi {
         cpus: u32,
     ) -> Result<Self> {
         let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
+            .open_memory(IPI_OBJECT)
             .map_err(Error::load("open the eBPF object of function calls"))?;
         let config = IpiConfig {
-            scope: scope.number(),
+            scope: scope.scope_kind(),
             self_tgid: std::process::id(),
         };
         for mut map in open.maps_mut() {
             match map.name().to_string_lossy().as_ref() {
-                ".rodata.ipi_config" => map.set_initial_value(shared::bytes(&config)),
+                ".rodata.ipi_config" => map.set_initial_value(shared::bytes_of(&config)),
                 "calls" => map.set_max_entries(map.max_entries().saturating_mul(cpus)),
                 "scope_tgids" => map.reuse_fd(scope_tgids.as_fd()),
                 "scope_cpus" => map.reuse_fd(scope_cpus.as_fd()),
@@ -80,10 +81,10 @@ impl Ipi {
             }
             .map_err(Error::load("configure the eBPF programs of function calls"))?;
         }
-        let object = open
-            .load()
-            .map_err(Error::judge("load the eBPF programs of function calls"))?;
-        let handle = |name| loader::map(&object, name);
+        let object = open.load().map_err(Error::from_program_load(
+            "load the eBPF programs of function calls",
+        ))?;
+        let handle = |name| bpf_maps::open_map(&object, name);
         let mut ipi = Self {
             links: Vec::new(),
             queue: None,
@@ -93,9 +94,9 @@ impl Ipi {
             healths: handle("call_healths")?,
             object,
         };
-        for (name, tracepoint) in PROGRAMS {
+        for (name, tracepoint) in IPI_PROGRAMS {
             let found = ipi.object.progs_mut().find(|p| p.name() == *name);
-            let program = found.ok_or_else(|| loader::missing("program", name))?;
+            let program = found.ok_or_else(|| bpf_maps::missing_from_object("program", name))?;
             let link = program
                 .attach()
                 .map_err(|err| kernel::explain_attach(tracepoint, &err))?;
@@ -105,32 +106,32 @@ impl Ipi {
         Ok(ipi)
     }
 
-    /// Stops what begins requests; those under way are still seen to their end.
+    /// Takes away the program that begins requests; those under way are still seen to their end.
     pub(crate) fn stop(&mut self) {
         self.queue = None;
     }
 
-    /// Takes the rest away; the counts stay.
+    /// Takes the other programs away; the counts stay.
     pub(crate) fn detach(&mut self) {
         self.links.clear();
     }
 
     /// Everything that was counted so far.
-    pub(crate) fn calls(&self, causes: &Causes) -> Result<Calls> {
-        let mut names = Names {
+    pub(crate) fn counted_calls(&self, causes: &Causes) -> Result<Calls> {
+        let mut names = CallNames {
             causes,
             functions: HashMap::new(),
             processes: HashMap::new(),
         };
         let mut calls = Calls::default();
-        for (key, counts) in entries::<CallKey, CallCounts>(&self.calls)? {
+        for (key, counts) in read_entries::<CallKey, CallCounts>(&self.calls)? {
             let irq_work = key.flags & layout::CALL_IRQ_WORK != 0;
-            let function = names.function(key.func)?;
+            let function = names.function_name(key.func)?;
             calls.by.push(CallTally {
                 kind: CallKind::of(&function, irq_work),
                 function,
                 pid: key.tgid,
-                comm: names.process(key.tgid, &self.names)?,
+                comm: names.process_name(key.tgid, &self.names)?,
                 cpu: key.cpu.into(),
                 calls: counts.calls,
                 timed: counts.timed,
@@ -140,52 +141,53 @@ impl Ipi {
                 stall_max_ns: counts.stall_max_ns,
             });
         }
-        // a request that nobody of the scope was hit by is known by its culprit only
+        // A request whose victim is not in scope has a row of its culprit without a count.
         calls.by.retain(|c| c.calls > 0);
-        for (key, counts) in entries::<CallVictimKey, CallVictimCounts>(&self.victims)? {
-            let function = names.function(key.func)?;
+        for (key, counts) in read_entries::<CallVictimKey, CallVictimCounts>(&self.victims)? {
+            let function = names.function_name(key.func)?;
             calls.at.push(CallVictim {
                 kind: CallKind::of(&function, false),
                 function,
                 pid: key.tgid,
-                comm: names.process(key.tgid, &self.names)?,
+                comm: names.process_name(key.tgid, &self.names)?,
                 hits: counts.hits,
                 stall_ns: counts.stall_ns,
             });
         }
         let healths = self
             .healths
-            .lookup_percpu(&shared::ONLY.to_ne_bytes(), MapFlags::ANY)
+            .lookup_percpu(&shared::ONLY_KEY.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::load("read the counts of function calls"))?;
         for cpu in healths.unwrap_or_default() {
-            let health: CallHealth = shared::read(&cpu).unwrap_or_default();
+            let health: CallHealth = shared::read_pod(&cpu).unwrap_or_default();
             calls.lost += health.lost;
             calls.own += health.own;
         }
         for program in self.object.progs() {
-            calls.lost += passed_over(&program)?;
+            calls.lost += passed_over_runs(&program)?;
         }
         calls.sort();
         Ok(calls)
     }
 }
 
-/// Entries that one system call reads.
-const BATCH: u32 = 1024;
+/// So many entries are read by one system call.
+const CALL_ENTRIES_PER_READ: u32 = 1024;
 
 /// The entries of a hash map, of which none is ever deleted.
-fn entries<K: Pod, V: Pod>(map: &MapHandle) -> Result<Vec<(K, V)>> {
+fn read_entries<K: Pod, V: Pod>(map: &MapHandle) -> Result<Vec<(K, V)>> {
     let read = map
-        .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+        .lookup_batch(CALL_ENTRIES_PER_READ, MapFlags::ANY, MapFlags::ANY)
         .map_err(Error::load("read the counts of function calls"))?;
-    let pair =
-        |(key, value): (Vec<u8>, Vec<u8>)| Some((shared::read(&key)?, shared::read(&value)?));
+    let pair = |(key, value): (Vec<u8>, Vec<u8>)| {
+        Some((shared::read_pod(&key)?, shared::read_pod(&value)?))
+    };
     Ok(read.filter_map(pair).collect())
 }
 
 /// How often the kernel passed a program over, because an interrupt came while the same program ran on that
 /// CPU (kernel/trace/bpf_trace.c: __bpf_trace_run()).
-fn passed_over(program: &Program<'_>) -> Result<u64> {
+fn passed_over_runs(program: &Program<'_>) -> Result<u64> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut size = u32::try_from(size_of_val(&info)).unwrap_or(0);
     // SAFETY: the descriptor is open as long as the program; the kernel writes at most `size` bytes to
@@ -204,15 +206,15 @@ fn passed_over(program: &Program<'_>) -> Result<u64> {
     Ok(info.recursion_misses)
 }
 
-/// Names of kernel functions and of processes, each looked up once.
-struct Names<'a> {
+/// The names of kernel functions and of processes, each looked up once.
+struct CallNames<'a> {
     causes: &'a Causes,
     functions: HashMap<u64, String>,
     processes: HashMap<u32, String>,
 }
 
-impl Names<'_> {
-    fn function(&mut self, address: u64) -> Result<String> {
+impl CallNames<'_> {
+    fn function_name(&mut self, address: u64) -> Result<String> {
         if let Some(name) = self.functions.get(&address) {
             return Ok(name.clone());
         }
@@ -225,8 +227,8 @@ impl Names<'_> {
         Ok(name)
     }
 
-    /// A process's name; a question mark where too many have had a part since.
-    fn process(&mut self, tgid: u32, names: &MapHandle) -> Result<String> {
+    /// A process's name; a question mark where so many processes came since that its name was dropped.
+    fn process_name(&mut self, tgid: u32, names: &MapHandle) -> Result<String> {
         if tgid == 0 {
             return Ok("(idle)".to_owned());
         }

@@ -1,4 +1,4 @@
-//! What the running kernel and this user's rights allow, said before anything is loaded.
+//! Whether the running kernel and this user's rights allow the probe, decided before anything is loaded.
 
 use std::fs;
 
@@ -7,9 +7,10 @@ use quell_host::kallsyms;
 
 use crate::error::{self, Error, Result};
 
-/// The addresses of the functions that flush, as `csd_*` tracepoints name them. 0 matches nothing.
+/// The addresses of the functions that flush, by which `csd_*` tracepoints name them. 0 stands for a function that this kernel
+/// lacks, and matches nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Flushes {
+pub(crate) struct FlushFunctions {
     /// `flush_tlb_func`: user memory.
     pub(crate) flush_tlb_func: u64,
     /// `do_flush_tlb_all`: everything, for the kernel's own mappings.
@@ -24,13 +25,13 @@ const CAP_SYSLOG: u32 = 34;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-const AS_ROOT: &str = "run it as root ('sudo quell …'), or give the program the rights once: \
+const HELP_AS_ROOT: &str = "run it as root ('sudo quell …'), or give the program the rights once: \
                        'sudo setcap cap_bpf,cap_perfmon,cap_syslog+ep \"$(command -v quell)\"'";
 
-/// Checks the rights, reads the symbols, and finds the functions.
-pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
-    error::listen();
-    let status = fs::read_to_string("/proc/self/status").map_err(|_| no_proc())?;
+/// Checks the rights, reads the symbols, and finds the functions that flush in them.
+pub(crate) fn find_flush_functions() -> Result<(KernelSymbols, FlushFunctions)> {
+    error::capture_libbpf_output();
+    let status = fs::read_to_string("/proc/self/status").map_err(|_| unreadable_proc())?;
     let missing = missing_capabilities(&status);
     if !missing.is_empty() {
         return Err(Error::Missing {
@@ -38,15 +39,15 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
                 "no right to load the probe: {} missing",
                 missing.join(" and ")
             ),
-            help: AS_ROOT.to_owned(),
+            help: HELP_AS_ROOT.to_owned(),
         });
     }
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     if let Some(few) = too_few_files(files) {
         return Err(few);
     }
-    let symbols = Symbols::read();
-    let flushes = Flushes {
+    let symbols = KernelSymbols::read();
+    let flushes = FlushFunctions {
         flush_tlb_func: symbols.address_of("flush_tlb_func"),
         flush_all: symbols.address_of("do_flush_tlb_all"),
         flush_kernel: symbols.address_of("do_kernel_range_flush"),
@@ -65,30 +66,33 @@ pub(crate) fn prepare() -> Result<(Symbols, Flushes)> {
     })
 }
 
-/// In a chroot or a container without it nothing is known of the kernel, not even that it lacks something.
-const NO_PROC: &str = "/proc can't be read: it is not mounted here";
+/// Why nothing is known of the kernel in a chroot or a container without /proc, not even whether it lacks something.
+const PROC_UNREADABLE: &str = "/proc can't be read: it is not mounted here";
 
-fn no_proc() -> Error {
+fn unreadable_proc() -> Error {
     Error::Missing {
-        what: NO_PROC.to_owned(),
+        what: PROC_UNREADABLE.to_owned(),
         help: "mount it first: 'mount -t proc proc /proc'".to_owned(),
     }
 }
 
-/// A probe has about 80 descriptors, of maps and programs, and `top` has up to three probes; five for a moment when
-/// it renews them, which it can do without. With too few libbpf's errors are of another kind each time.
-pub(crate) const FILES: u64 = 256;
+/// How many files a process must be allowed to open. A probe has about 80 descriptors, of maps and programs, and `top` has up
+/// to three probes; five for a moment when it renews them, which it can do without. With too few, libbpf fails with another
+/// error each time, so the limit is checked first.
+pub(crate) const MIN_OPEN_FILES: u64 = 256;
 
-/// Says so if a process that may open so many files can't open enough.
+/// The error for a process that may open too few files; `None` where the limit is enough.
 fn too_few_files(limit: Option<u64>) -> Option<Error> {
-    let few = limit.filter(|&n| n < FILES)?;
+    let few = limit.filter(|&n| n < MIN_OPEN_FILES)?;
     Some(Error::Missing {
-        what: format!("quell may open {few} files only, and the probe needs up to {FILES}"),
-        help: format!("run 'ulimit -n {FILES}' first"),
+        what: format!(
+            "quell may open {few} files only, and the probe needs up to {MIN_OPEN_FILES}"
+        ),
+        help: format!("run 'ulimit -n {MIN_OPEN_FILES}' first"),
     })
 }
 
-/// Why there is no address of the function that flushes. Without addresses no name would be right.
+/// The error where the function that flushes has no address: without addresses no function's name would be right.
 fn no_addresses(hidden: bool, restrict: &str) -> Error {
     let (what, help) = match (hidden, restrict) {
         (true, "2") => (
@@ -111,20 +115,20 @@ fn no_addresses(hidden: bool, restrict: &str) -> Error {
 }
 
 /// The kernel's functions: the text of /proc/kallsyms.
-pub(crate) struct Symbols(Vec<u8>);
+pub(crate) struct KernelSymbols(Vec<u8>);
 
-impl Symbols {
+impl KernelSymbols {
     #[cfg(test)]
     pub(crate) fn new(text: Vec<u8>) -> Self {
         Self(text)
     }
 
-    /// The running kernel's. Without rights, names are there and addresses are zero.
+    /// The running kernel's functions. Without rights, names are there and addresses are zero.
     pub(crate) fn read() -> Self {
         Self(fs::read("/proc/kallsyms").unwrap_or_default())
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has_function(&self, name: &str) -> bool {
         kallsyms::address_of(&self.0, name).is_some()
     }
 
@@ -132,41 +136,41 @@ impl Symbols {
         kallsyms::has_variable(&self.0, name)
     }
 
-    /// Why nothing is known of them, if so.
-    pub(crate) fn are_unknown(&self) -> Option<String> {
-        self.0.is_empty().then(|| NO_PROC.to_owned())
+    /// Why no function is known, if none is.
+    pub(crate) fn why_unknown(&self) -> Option<String> {
+        self.0.is_empty().then(|| PROC_UNREADABLE.to_owned())
     }
 
-    /// Names are there, and their addresses are not shown to this user.
+    /// Whether names are there, but their addresses are not shown to this user.
     fn are_hidden(&self) -> bool {
         kallsyms::is_hidden(&self.0)
     }
 
-    /// Every tracepoint has a function that calls its probes (include/linux/tracepoint.h).
+    /// Whether there is such a tracepoint: each has a function that calls its probes (include/linux/tracepoint.h).
     pub(crate) fn has_tracepoint(&self, name: &str) -> bool {
-        self.has(&format!("__traceiter_{name}"))
+        self.has_function(&format!("__traceiter_{name}"))
     }
 
-    /// 0 if there is no such function, or no right to know.
+    /// The address of a function; 0 if there is no such function, or no right to know.
     fn address_of(&self, name: &str) -> u64 {
         kallsyms::address_of(&self.0, name).unwrap_or(0)
     }
 }
 
-/// Of the running kernel, such as 6.12.57.
-pub(crate) fn release() -> String {
+/// The release of the running kernel, such as 6.12.57.
+pub(crate) fn kernel_release() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release.trim().to_owned()
 }
 
-/// The number of the first PID namespace (include/linux/proc_ns.h: PROC_PID_INIT_INO).
-const HOST_PIDS: &str = "pid:[4026531836]";
+/// The link to the first PID namespace, which has a fixed number (include/linux/proc_ns.h: PROC_PID_INIT_INO).
+const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// The probe sees the numbers of the host: in another PID namespace those of `-p` and of a command
-/// mean somebody else there.
+/// Fails in any PID namespace but the host's: the probe sees the host's numbers, so those of `-p` and of a command would mean
+/// other processes.
 pub(crate) fn require_host_pids() -> Result<()> {
     match fs::read_link("/proc/self/ns/pid") {
-        Ok(name) if name.as_os_str() != HOST_PIDS => Err(Error::Missing {
+        Ok(name) if name.as_os_str() != HOST_PID_NAMESPACE => Err(Error::Missing {
             what: "quell runs in a container with process numbers of its own".to_owned(),
             help: "share the host's (docker run --pid=host), or watch everything with -a"
                 .to_owned(),
@@ -175,13 +179,13 @@ pub(crate) fn require_host_pids() -> Result<()> {
     }
 }
 
-/// Names what a process with this `/proc/PID/status` lacks.
+/// The capabilities that a process with this `/proc/PID/status` lacks.
 fn missing_capabilities(status: &str) -> Vec<&'static str> {
     let effective = status
         .lines()
         .find_map(|l| l.strip_prefix("CapEff:"))
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    // unreadable: let the kernel decide
+    // Where they can't be read the kernel is left to decide.
     let Some(effective) = effective else {
         return Vec::new();
     };
@@ -204,7 +208,7 @@ fn missing_capabilities(status: &str) -> Vec<&'static str> {
 pub(crate) fn explain_attach(target: &str, err: &libbpf_rs::Error) -> Error {
     if err.kind() == ErrorKind::NotFound {
         return Error::Missing {
-            what: format!("this kernel ({}) has no '{target}'", release()),
+            what: format!("this kernel ({}) has no '{target}'", kernel_release()),
             help: "quell's probe needs Linux 6.5 or later, or 5.15 with ftrace".to_owned(),
         };
     }

@@ -1,4 +1,4 @@
-//! What the probe writes, as Rust reads it: the twin of `bpf/shootdown.h`.
+//! The probe's tables and records, as Rust reads them: the twin of `bpf/shootdown.h`.
 //!
 //! Everything is copied out of a byte slice of the right size, so that no alignment is assumed and
 //! no foreign pointer is kept.
@@ -11,7 +11,7 @@
 pub(crate) unsafe trait Pod: Copy + Default {}
 
 /// Copies a value out of the front of `bytes`; `None` if they are too few.
-pub(crate) fn read<T: Pod>(bytes: &[u8]) -> Option<T> {
+pub(crate) fn read_pod<T: Pod>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < size_of::<T>() {
         return None;
     }
@@ -21,7 +21,7 @@ pub(crate) fn read<T: Pod>(bytes: &[u8]) -> Option<T> {
 }
 
 /// The bytes of a value, for a map.
-pub(crate) fn bytes<T: Pod>(value: &T) -> &[u8] {
+pub(crate) fn bytes_of<T: Pod>(value: &T) -> &[u8] {
     // SAFETY: `Pod` has no padding, so every byte is initialised, and the slice borrows the value.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
@@ -49,7 +49,7 @@ macro_rules! pod {
 pub(crate) use pod;
 
 pod! {
-    struct Config {
+    struct ProbeConfig {
         fn_flush_tlb_func: u64,
         fn_flush_all: u64,
         fn_flush_kernel: u64,
@@ -68,7 +68,7 @@ pod! {
         unwinds: u32,
         zero: u32,
     }
-    struct State {
+    struct ProbeState {
         next_culprit: u32,
         next_victim: u32,
         scope_gen: u32,
@@ -108,7 +108,7 @@ pod! {
         untimed: u64,
         zero: u64,
     }
-    struct Health {
+    struct ProbeHealth {
         empty_sends: u64,
         lost_records: u64,
         lost_stacks: u64,
@@ -178,14 +178,14 @@ pub(crate) const SCOPE_ALL: u32 = 0;
 pub(crate) const SCOPE_TREE: u32 = 1;
 pub(crate) const SCOPE_CPUS: u32 = 2;
 
-/// Frames of a stack that are kept.
+/// The most frames of a stack that are kept.
 pub(crate) const STACK_DEPTH: usize = 64;
 
 pub(crate) const MAX_PLACES: u32 = 8;
-/// Size of a `struct request`.
+/// The size of a `struct flush_request`.
 pub(crate) const REQUEST_BYTES: u32 = 32;
 
-/// Which programs are attached, as each CPU is told: `COUNTING_*`.
+/// Which programs are attached, as each CPU knows it: `COUNTING_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum ProbePhase {
@@ -212,10 +212,10 @@ pub(crate) const NR_KERNEL: i16 = -3;
 pub(crate) const HIST_WAIT: usize = 0;
 pub(crate) const HIST_DELAY: usize = 1;
 pub(crate) const HIST_STALL: usize = 2;
-/// Size of a `struct hist`: the buckets and the maximum.
+/// The size of a `struct hist`: the buckets and the maximum.
 pub(crate) const HIST_BYTES: usize = (quell_event::hist::BUCKETS + 1) * 8;
 /// The key of a map with one entry.
-pub(crate) const ONLY: u32 = 0;
+pub(crate) const ONLY_KEY: u32 = 0;
 
 #[cfg(test)]
 mod tests {
@@ -228,26 +228,26 @@ mod tests {
         let defines = |name, n| header.contains(&format!("#define {name} {n}\n"));
         assert!(defines("STACK_DEPTH", STACK_DEPTH));
         // the numbers of the static assertions there
-        assert_eq!(size_of::<Config>(), 80);
-        assert_eq!(size_of::<State>(), 16);
+        assert_eq!(size_of::<ProbeConfig>(), 80);
+        assert_eq!(size_of::<ProbeState>(), 16);
         assert_eq!(size_of::<CulpritInfo>(), 40);
         assert_eq!(size_of::<VictimInfo>(), 24);
         assert_eq!(size_of::<CulpritCounts>(), 64);
         assert_eq!(size_of::<VictimCounts>(), 32);
-        assert_eq!(size_of::<Health>(), 72);
+        assert_eq!(size_of::<ProbeHealth>(), 72);
         assert_eq!(size_of::<CulpritKey>(), 16);
         assert_eq!(size_of::<SendRecord>(), 88);
         assert_eq!(size_of::<VictimRecord>(), 56);
         assert_eq!(size_of::<SampleRecord>(), 72);
         assert_eq!(size_of::<EndRecord>(), 24);
-        assert_eq!(Config::padding(), 0);
-        assert_eq!(State::padding(), 0);
+        assert_eq!(ProbeConfig::padding(), 0);
+        assert_eq!(ProbeState::padding(), 0);
         assert_eq!(CulpritKey::padding(), 0);
         assert_eq!(CulpritInfo::padding(), 0);
         assert_eq!(VictimInfo::padding(), 0);
         assert_eq!(CulpritCounts::padding(), 0);
         assert_eq!(VictimCounts::padding(), 0);
-        assert_eq!(Health::padding(), 0);
+        assert_eq!(ProbeHealth::padding(), 0);
         assert_eq!(SendRecord::padding(), 0);
         assert_eq!(VictimRecord::padding(), 0);
         assert_eq!(SampleRecord::padding(), 0);
@@ -257,9 +257,9 @@ mod tests {
     /// Check that too few bytes are no value.
     #[test]
     fn short_is_none() {
-        assert_eq!(read::<VictimCounts>(&[0; 31]), None);
+        assert_eq!(read_pod::<VictimCounts>(&[0; 31]), None);
         assert_eq!(
-            read::<VictimCounts>(&[0; 33]),
+            read_pod::<VictimCounts>(&[0; 33]),
             Some(VictimCounts::default())
         );
     }

@@ -7,7 +7,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 /// PERF_ATTR_SIZE_VER0). The rest is zero.
 #[derive(Default)]
 #[repr(C)]
-pub(crate) struct Attributes {
+pub(crate) struct PerfEventAttributes {
     pub(crate) kind: u32,
     pub(crate) size: u32,
     pub(crate) config: u64,
@@ -20,25 +20,28 @@ pub(crate) struct Attributes {
     pub(crate) config1: u64,
 }
 
-/// Whose events count.
+/// The CPU or the thread whose events count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum On {
-    /// All that run on this CPU.
+pub(crate) enum EventTarget {
+    /// All threads that run on this CPU.
     Cpu(u32),
     /// One thread, wherever it runs.
     Thread(u32),
 }
 
-/// PERF_FLAG_FD_CLOEXEC.
-const CLOSE_ON_EXEC: libc::c_ulong = 8;
+/// Programs that this one starts do not inherit the event.
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
-/// Opens an event, in no group.
-pub(crate) fn open(mut attributes: Attributes, on: On) -> std::io::Result<OwnedFd> {
-    attributes.size = u32::try_from(size_of::<Attributes>()).unwrap_or(0);
+/// Opens an event that is in no group.
+pub(crate) fn open_perf_event(
+    mut attributes: PerfEventAttributes,
+    on: EventTarget,
+) -> std::io::Result<OwnedFd> {
+    attributes.size = u32::try_from(size_of::<PerfEventAttributes>()).unwrap_or(0);
     let number = |n: u32| libc::c_int::try_from(n).unwrap_or(libc::c_int::MAX);
     let (thread, cpu) = match on {
-        On::Cpu(cpu) => (-1, number(cpu)),
-        On::Thread(tid) => (number(tid), -1),
+        EventTarget::Cpu(cpu) => (-1, number(cpu)),
+        EventTarget::Thread(tid) => (number(tid), -1),
     };
     // SAFETY: the kernel reads `size` bytes of the attributes, which live until it returns.
     let fd = unsafe {
@@ -48,7 +51,7 @@ pub(crate) fn open(mut attributes: Attributes, on: On) -> std::io::Result<OwnedF
             thread,
             cpu,
             -1,
-            CLOSE_ON_EXEC,
+            PERF_FLAG_FD_CLOEXEC,
         )
     };
     match i32::try_from(fd) {

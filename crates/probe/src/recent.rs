@@ -1,18 +1,18 @@
-//! A map with a bound, for what comes for weeks: it forgets what nobody has asked for the longest.
+//! A map with a bound, for entries that come for weeks: it forgets those that nobody has asked for the longest.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What was put in or asked for lately. Once half of its room is full of that, what was not asked for meanwhile is
-/// forgotten: that takes no list of who came when.
-pub(crate) struct Recent<K, V> {
+/// The entries that were put in or asked for lately. Once these fill half of the room, the entries that were not asked for
+/// meanwhile are forgotten, which takes no list of their order.
+pub(crate) struct RecentMap<K, V> {
     half: usize,
     young: HashMap<K, V>,
     old: HashMap<K, V>,
 }
 
-impl<K: Hash + Eq, V> Recent<K, V> {
-    /// With room for so many; the last half of them that came are certainly there.
+impl<K: Hash + Eq, V> RecentMap<K, V> {
+    /// A map with room for `most` entries; the last half of them are certainly there.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             half: (most / 2).max(1),
@@ -34,8 +34,8 @@ impl<K: Hash + Eq, V> Recent<K, V> {
     }
 }
 
-impl<K: Hash + Eq, V: Copy> Recent<K, V> {
-    /// What is there for a key, which counts as lately asked for then.
+impl<K: Hash + Eq, V: Copy> RecentMap<K, V> {
+    /// The value of a key, which counts as lately asked for then.
     pub(crate) fn get(&mut self, key: K) -> Option<V> {
         if let Some(value) = self.young.get(&key) {
             return Some(*value);
@@ -56,7 +56,7 @@ mod tests {
         /// in or asked for, and says of each what was put in last.
         #[test]
         fn keeps_the_last(most in 1_usize..20, steps in prop::collection::vec((0_u8..3, 0_u8..30), 0..300)) {
-            let mut recent = Recent::new(most);
+            let mut recent = RecentMap::new(most);
             let mut expected: HashMap<u8, usize> = HashMap::new();
             let mut order: Vec<u8> = Vec::new();
             for (n, (what, key)) in steps.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! From the ring of records to whole shootdowns.
+//! Joins the records of the ring to whole shootdowns.
 //!
 //! A shootdown is one record of the culprit, one of each victim that was seen, and one of its end where the first can't
 //! tell how many those are. All of them name the culprit's CPU and that CPU's count of rounds. Rounds of one CPU may
@@ -12,59 +12,59 @@ use quell_event::{Cause, Comm, NO_STACK, Shootdown, Victim};
 
 use crate::causes::Causes;
 use crate::error::Result;
-use crate::interner::{Interner, NewStack};
+use crate::interner::{NewStack, StackInterner};
 use crate::layout::{
     self, EndRecord, RECORD_END, RECORD_SEND, RECORD_VICTIM, SendRecord, VictimRecord,
 };
 use crate::loader::Probe;
-use crate::ring::Ring;
+use crate::record_ring::RecordRing;
 
-/// Records that are read in one go: a few ms of work.
-const AT_ONCE: usize = 1 << 15;
+/// The most records that one call reads: a few ms of work.
+const MAX_RECORDS_AT_ONCE: usize = 1 << 15;
 
 /// Takes whole shootdowns.
-pub type Sink = Box<dyn FnMut(&Shootdown)>;
+pub type ShootdownSink = Box<dyn FnMut(&Shootdown)>;
 
-/// Reads the records of a [`Probe`] that keeps [`crate::Keep::Records`].
-pub struct Records {
-    ring: Ring,
-    joiner: Rc<RefCell<Joiner>>,
+/// Reads the records of a [`Probe`] that keeps [`crate::KeptDetail::Records`].
+pub struct ShootdownRecords {
+    ring: RecordRing,
+    joiner: Rc<RefCell<RoundJoiner>>,
 }
 
-impl Records {
+impl ShootdownRecords {
     /// Starts to read. Every whole shootdown goes to `sink`.
     ///
     /// # Errors
     ///
     /// If the ring can't be mapped.
-    pub fn new(probe: &Probe, sink: Sink) -> Result<Self> {
-        let joiner = Rc::new(RefCell::new(Joiner {
+    pub fn new(probe: &Probe, sink: ShootdownSink) -> Result<Self> {
+        let joiner = Rc::new(RefCell::new(RoundJoiner {
             pending: Vec::new(),
             shot_last: HashMap::new(),
-            names: Names(Rc::clone(&probe.causes)),
-            stacks: Interner::default(),
+            names: CulpritNames(Rc::clone(&probe.causes)),
+            stacks: StackInterner::default(),
             whole: Shootdown::default(),
             sink,
             incomplete: 0,
         }));
-        let theirs = Rc::clone(&joiner);
-        let ring = Ring::new(&probe.maps.records, move |bytes| {
-            // never borrowed while the ring is read: Records' own methods end before they read it
-            if let Ok(mut joiner) = theirs.try_borrow_mut() {
-                joiner.take(bytes);
+        let joiner_of_reader = Rc::clone(&joiner);
+        let ring = RecordRing::new(&probe.maps.records, move |bytes| {
+            // Nobody else borrows the joiner while the ring is read: the methods of this type give it back before they read.
+            if let Ok(mut joiner) = joiner_of_reader.try_borrow_mut() {
+                joiner.take_record(bytes);
             }
         })?;
         Ok(Self { ring, joiner })
     }
 
-    /// Reads what is there, without waiting, up to a bound; true if there may be more. Without the
+    /// Reads the records that are there, without waiting, up to a bound; true if there may be more. Without the
     /// bound, culprits faster than this reader would keep it from everything else.
     ///
     /// # Errors
     ///
     /// If libbpf fails to read.
-    pub fn drain(&self) -> Result<bool> {
-        self.ring.read(AT_ONCE)
+    pub fn read_records(&self) -> Result<bool> {
+        self.ring.read_records(MAX_RECORDS_AT_ONCE)
     }
 
     /// Passes on the rounds that nothing came after. Call it once the probe is detached.
@@ -73,8 +73,8 @@ impl Records {
     ///
     /// If libbpf fails to read.
     pub fn finish(&self) -> Result<()> {
-        while self.drain()? {}
-        self.joiner.borrow_mut().finish();
+        while self.read_records()? {}
+        self.joiner.borrow_mut().give_up_pending();
         Ok(())
     }
 
@@ -84,41 +84,43 @@ impl Records {
         self.joiner.borrow_mut().stacks.take_new()
     }
 
-    /// Shootdowns of which some record was lost, and so the culprit or a victim.
+    /// How many shootdowns lack the culprit or a victim, because a record was lost.
     #[must_use]
     pub fn incomplete(&self) -> u64 {
         self.joiner.borrow().incomplete
     }
 }
 
-/// Where the joiner learns causes.
-struct Names(Rc<RefCell<Causes>>);
+/// Where the joiner looks up causes and names.
+struct CulpritNames(Rc<RefCell<Causes>>);
 
-impl Names {
-    fn of(&self, culprit: u32) -> (Cause, i16) {
+impl CulpritNames {
+    fn cause_and_syscall(&self, culprit: u32) -> (Cause, i16) {
         self.0
             .try_borrow_mut()
-            .map_or((Cause::Other, layout::NR_FAULT), |mut c| c.cause(culprit))
+            .map_or((Cause::Other, layout::NR_FAULT), |mut c| {
+                c.cause_and_syscall(culprit)
+            })
     }
 
-    /// The name that a process has once it runs the program that it was starting.
+    /// The name that a process has once it runs the program which it was starting.
     fn after_exec(&self, culprit: u32) -> Option<Comm> {
-        self.0.try_borrow().ok()?.comm(culprit)
+        self.0.try_borrow().ok()?.culprit_comm(culprit)
     }
 }
 
-/// A round of which some record is there.
+/// A round that has some of its records.
 #[derive(Default)]
-struct Pending {
+struct PendingRound {
     seq: u32,
     send: Option<SendRecord>,
     victims: Vec<VictimRecord>,
     end: Option<EndRecord>,
 }
 
-impl Pending {
+impl PendingRound {
     /// How many records of victims there are to be, once that is known.
-    fn expected(&self) -> Option<u32> {
+    fn expected_victims(&self) -> Option<u32> {
         let told = self.send.filter(|send| send.targets > 0);
         self.end
             .map(|end| end.victims)
@@ -127,56 +129,59 @@ impl Pending {
 
     fn is_whole(&self) -> bool {
         let seen = u32::try_from(self.victims.len()).unwrap_or(u32::MAX);
-        self.send.is_some() && self.expected().is_some_and(|expected| seen >= expected)
+        self.send.is_some()
+            && self
+                .expected_victims()
+                .is_some_and(|expected| seen >= expected)
     }
 }
 
-/// So many rounds of a CPU are begun and not counted at most, with one that is being counted. If there are more, records of
+/// At most so many rounds of a CPU are begun and not counted, with one that is being counted. If there are more, records of
 /// the oldest are lost.
-const MOST_PENDING: usize = layout::MAX_PLACES as usize + 1;
+const MAX_PENDING_ROUNDS: usize = layout::MAX_PLACES as usize + 1;
 
-/// Of so many threads it is known when they shot last.
-const MOST_THREADS: usize = 1 << 16;
+/// The most threads whose last shootdown is remembered.
+const MAX_REMEMBERED_THREADS: usize = 1 << 16;
 
-/// Clocks of two CPUs may be apart by so much, ns.
-const SKEW_NS: u64 = 1000;
+/// The clocks of two CPUs may be apart by so much.
+const MAX_CLOCK_SKEW_NS: u64 = 1000;
 
-struct Joiner {
-    /// Of each CPU, the oldest first.
-    pending: Vec<Vec<Pending>>,
-    /// When each thread shot last, of those that did lately: what it waited for before was over then.
+struct RoundJoiner {
+    /// The rounds of each CPU, the oldest first.
+    pending: Vec<Vec<PendingRound>>,
+    /// When each thread that shot lately did so last: its earlier shootdowns were over then.
     shot_last: HashMap<u32, u64>,
-    names: Names,
-    stacks: Interner,
+    names: CulpritNames,
+    stacks: StackInterner,
     /// Written anew for every shootdown, so that its list of victims keeps its memory.
     whole: Shootdown,
-    sink: Sink,
+    sink: ShootdownSink,
     incomplete: u64,
 }
 
-impl Joiner {
-    fn take(&mut self, bytes: &[u8]) {
+impl RoundJoiner {
+    fn take_record(&mut self, bytes: &[u8]) {
         match bytes.first() {
             Some(&RECORD_SEND) => {
-                if let Some(send) = layout::read::<SendRecord>(bytes) {
-                    if self.shot_last.len() >= MOST_THREADS {
+                if let Some(send) = layout::read_pod::<SendRecord>(bytes) {
+                    if self.shot_last.len() >= MAX_REMEMBERED_THREADS {
                         self.shot_last.clear();
                     }
                     let last = self.shot_last.entry(send.tid).or_default();
                     *last = send.t_ns.max(*last);
-                    self.add(send.cpu, send.seq, |round| round.send = Some(send));
+                    self.add_to_round(send.cpu, send.seq, |round| round.send = Some(send));
                 }
             }
             Some(&RECORD_VICTIM) => {
-                if let Some(victim) = layout::read::<VictimRecord>(bytes) {
-                    self.add(victim.culprit_cpu, victim.seq, |round| {
+                if let Some(victim) = layout::read_pod::<VictimRecord>(bytes) {
+                    self.add_to_round(victim.culprit_cpu, victim.seq, |round| {
                         round.victims.push(victim);
                     });
                 }
             }
             Some(&RECORD_END) => {
-                if let Some(end) = layout::read::<EndRecord>(bytes) {
-                    self.add(end.culprit_cpu, end.seq, |round| round.end = Some(end));
+                if let Some(end) = layout::read_pod::<EndRecord>(bytes) {
+                    self.add_to_round(end.culprit_cpu, end.seq, |round| round.end = Some(end));
                 }
             }
             _ => {}
@@ -184,7 +189,7 @@ impl Joiner {
     }
 
     /// Adds a record to the round that it belongs to, and passes that on if it is whole.
-    fn add(&mut self, cpu: u16, seq: u32, add: impl FnOnce(&mut Pending)) {
+    fn add_to_round(&mut self, cpu: u16, seq: u32, add: impl FnOnce(&mut PendingRound)) {
         let cpu = usize::from(cpu);
         if self.pending.len() <= cpu {
             self.pending.resize_with(cpu + 1, Vec::new);
@@ -194,9 +199,9 @@ impl Joiner {
             .iter()
             .rposition(|round| round.seq == seq)
             .unwrap_or_else(|| {
-                rounds.push(Pending {
+                rounds.push(PendingRound {
                     seq,
-                    ..Pending::default()
+                    ..PendingRound::default()
                 });
                 rounds.len() - 1
             });
@@ -204,28 +209,28 @@ impl Joiner {
         if rounds[at].is_whole() {
             let round = rounds.remove(at);
             self.pass_on(round);
-        } else if rounds.len() > MOST_PENDING {
+        } else if rounds.len() > MAX_PENDING_ROUNDS {
             let oldest = rounds.remove(0);
             self.give_up(oldest);
         }
     }
 
-    fn finish(&mut self) {
+    fn give_up_pending(&mut self) {
         for round in std::mem::take(&mut self.pending).into_iter().flatten() {
             self.give_up(round);
         }
     }
 
-    /// A round whose last records do not come: what is there of it counts, and that it is not all.
-    fn give_up(&mut self, round: Pending) {
+    /// Passes on a round whose last records do not come, as far as it is known, and counts it as incomplete.
+    fn give_up(&mut self, round: PendingRound) {
         self.incomplete += 1;
         self.pass_on(round);
     }
 
-    fn pass_on(&mut self, round: Pending) {
+    fn pass_on(&mut self, round: PendingRound) {
         let Some(send) = round.send else { return };
         let s = &mut self.whole;
-        (s.cause, s.syscall) = self.names.of(send.culprit);
+        (s.cause, s.syscall) = self.names.cause_and_syscall(send.culprit);
         s.t_ns = send.t_ns;
         s.pid = send.tgid;
         s.tid = send.tid;
@@ -238,18 +243,19 @@ impl Joiner {
         s.start = send.start;
         s.end = send.end;
         s.own_mm = send.flags & layout::SEND_OWN != 0;
-        s.kernel_stack = self.stacks.kernel(send.kstack);
+        s.kernel_stack = self.stacks.intern_kernel(send.kstack);
         s.user_stack = if send.ustack >= 0 || send.caller != 0 {
-            self.stacks.user(send.tgid, send.ustack, send.caller)
+            self.stacks.intern_user(send.tgid, send.ustack, send.caller)
         } else {
             NO_STACK
         };
         s.victims.clear();
-        // A thread can't shoot again while it waits. A victim that is done later is none of this shootdown: that would be an
-        // error of ours, and is left out and said, as are those that were not seen.
+        // A thread can't shoot again while it waits. A victim that is done later can't belong to this shootdown: that would be
+        // a mistake of the probe, so it is left out and counted with those that were not seen.
         let latest = self.shot_last.get(&send.tid).copied();
         let latest = latest.filter(|&t_ns| t_ns > send.t_ns);
-        let is_possible = |end_ns: u64| latest.is_none_or(|t_ns| end_ns <= t_ns + SKEW_NS);
+        let is_possible =
+            |end_ns: u64| latest.is_none_or(|t_ns| end_ns <= t_ns + MAX_CLOCK_SKEW_NS);
         let mut end = send.t_ns;
         let mut unseen = send
             .targets
@@ -278,7 +284,7 @@ impl Joiner {
         }
         s.wait_ns = end.saturating_sub(send.t_ns);
         s.unseen = u16::try_from(unseen).unwrap_or(u16::MAX);
-        // a round that no victim in scope makes count has a record, but no victims
+        // A round that counts only with a victim in scope, and has none, has a record without victims.
         if !s.victims.is_empty() || s.unseen > 0 {
             (self.sink)(s);
         }
@@ -314,14 +320,14 @@ mod tests {
     }
 
     /// A joiner whose index of culprits is never asked, and what it passed on.
-    fn joiner() -> (Joiner, Rc<RefCell<Vec<Shootdown>>>) {
+    fn joiner() -> (RoundJoiner, Rc<RefCell<Vec<Shootdown>>>) {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&seen);
-        let joiner = Joiner {
+        let joiner = RoundJoiner {
             pending: Vec::new(),
             shot_last: HashMap::new(),
-            names: Names(Rc::new(RefCell::new(Causes::unattached()))),
-            stacks: Interner::default(),
+            names: CulpritNames(Rc::new(RefCell::new(Causes::unattached()))),
+            stacks: StackInterner::default(),
             whole: Shootdown::default(),
             sink: Box::new(move |s: &Shootdown| sink.borrow_mut().push(s.clone())),
             incomplete: 0,
@@ -344,20 +350,20 @@ mod tests {
     #[test]
     fn records_join() {
         let (mut j, seen) = joiner();
-        j.take(layout::bytes(&victim(0, 1, 1, 150)));
-        j.take(layout::bytes(&send(1, 1, 300, 1)));
-        j.take(layout::bytes(&send(0, 1, 100, 2)));
-        j.take(layout::bytes(&victim(0, 2, 1, 180)));
-        j.take(layout::bytes(&victim(1, 0, 1, 310)));
-        j.take(layout::bytes(&send(0, 2, 400, 1)));
-        j.take(layout::bytes(&end(0, 2, 0, 1, 0)));
+        j.take_record(layout::bytes_of(&victim(0, 1, 1, 150)));
+        j.take_record(layout::bytes_of(&send(1, 1, 300, 1)));
+        j.take_record(layout::bytes_of(&send(0, 1, 100, 2)));
+        j.take_record(layout::bytes_of(&victim(0, 2, 1, 180)));
+        j.take_record(layout::bytes_of(&victim(1, 0, 1, 310)));
+        j.take_record(layout::bytes_of(&send(0, 2, 400, 1)));
+        j.take_record(layout::bytes_of(&end(0, 2, 0, 1, 0)));
         let waits: Vec<_> = seen
             .borrow()
             .iter()
             .map(|s| (s.cpu, s.wait_ns, s.victims.len(), s.unseen))
             .collect();
         assert_eq!(waits, [(0, 80, 2, 0), (1, 10, 1, 0), (0, 0, 0, 1)]);
-        j.finish();
+        j.give_up_pending();
         assert_eq!(j.incomplete, 0);
     }
 
@@ -365,13 +371,13 @@ mod tests {
     #[test]
     fn overlapping_rounds_keep_apart() {
         let (mut j, seen) = joiner();
-        j.take(layout::bytes(&send(0, 1, 100, 2)));
-        j.take(layout::bytes(&send(0, 2, 110, 1)));
-        j.take(layout::bytes(&victim(0, 3, 2, 130)));
-        j.take(layout::bytes(&victim(0, 1, 1, 140)));
-        j.take(layout::bytes(&send(0, 3, 150, 1)));
-        j.take(layout::bytes(&victim(0, 2, 1, 190)));
-        j.take(layout::bytes(&victim(0, 3, 3, 170)));
+        j.take_record(layout::bytes_of(&send(0, 1, 100, 2)));
+        j.take_record(layout::bytes_of(&send(0, 2, 110, 1)));
+        j.take_record(layout::bytes_of(&victim(0, 3, 2, 130)));
+        j.take_record(layout::bytes_of(&victim(0, 1, 1, 140)));
+        j.take_record(layout::bytes_of(&send(0, 3, 150, 1)));
+        j.take_record(layout::bytes_of(&victim(0, 2, 1, 190)));
+        j.take_record(layout::bytes_of(&victim(0, 3, 3, 170)));
         let waits: Vec<_> = seen
             .borrow()
             .iter()
@@ -386,17 +392,17 @@ mod tests {
     #[test]
     fn out_of_scope_is_waited_for() {
         let (mut j, seen) = joiner();
-        j.take(layout::bytes(&send(0, 1, 100, 0)));
-        j.take(layout::bytes(&victim(0, 1, 1, 150)));
-        j.take(layout::bytes(&end(0, 1, 1, 0, 190)));
-        j.take(layout::bytes(&send(0, 2, 120, 0)));
-        j.take(layout::bytes(&victim(0, 1, 2, 160)));
-        j.take(layout::bytes(&end(0, 2, 1, 0, 160)));
-        j.take(layout::bytes(&send(0, 3, 200, 0)));
-        j.take(layout::bytes(&end(0, 3, 0, 0, 210)));
+        j.take_record(layout::bytes_of(&send(0, 1, 100, 0)));
+        j.take_record(layout::bytes_of(&victim(0, 1, 1, 150)));
+        j.take_record(layout::bytes_of(&end(0, 1, 1, 0, 190)));
+        j.take_record(layout::bytes_of(&send(0, 2, 120, 0)));
+        j.take_record(layout::bytes_of(&victim(0, 1, 2, 160)));
+        j.take_record(layout::bytes_of(&end(0, 2, 1, 0, 160)));
+        j.take_record(layout::bytes_of(&send(0, 3, 200, 0)));
+        j.take_record(layout::bytes_of(&end(0, 3, 0, 0, 210)));
         let waits: Vec<_> = seen.borrow().iter().map(|s| s.wait_ns).collect();
         assert_eq!(waits, [90, 40]);
-        j.finish();
+        j.give_up_pending();
         assert_eq!(j.incomplete, 0);
     }
 
@@ -408,11 +414,11 @@ mod tests {
             tid: 7,
             ..send(0, seq, t_ns, targets)
         };
-        j.take(layout::bytes(&of_thread(1, 1_000, 2)));
-        j.take(layout::bytes(&of_thread(2, 500_000, 1)));
-        j.take(layout::bytes(&victim(0, 1, 1, 1_200)));
-        j.take(layout::bytes(&victim(0, 2, 1, 2_470_000_000)));
-        j.take(layout::bytes(&victim(0, 1, 2, 500_300)));
+        j.take_record(layout::bytes_of(&of_thread(1, 1_000, 2)));
+        j.take_record(layout::bytes_of(&of_thread(2, 500_000, 1)));
+        j.take_record(layout::bytes_of(&victim(0, 1, 1, 1_200)));
+        j.take_record(layout::bytes_of(&victim(0, 2, 1, 2_470_000_000)));
+        j.take_record(layout::bytes_of(&victim(0, 1, 2, 500_300)));
         let waits: Vec<_> = seen
             .borrow()
             .iter()
@@ -426,19 +432,23 @@ mod tests {
     #[test]
     fn lost_records_are_counted() {
         let (mut j, seen) = joiner();
-        j.take(layout::bytes(&victim(0, 1, 7, 150)));
-        j.take(&[RECORD_SEND, 0, 0]);
-        j.take(&[]);
-        j.finish();
+        j.take_record(layout::bytes_of(&victim(0, 1, 7, 150)));
+        j.take_record(&[RECORD_SEND, 0, 0]);
+        j.take_record(&[]);
+        j.give_up_pending();
         assert_eq!(j.incomplete, 1);
         assert!(seen.borrow().is_empty());
-        j.take(layout::bytes(&send(0, 8, 100, 2)));
+        j.take_record(layout::bytes_of(&send(0, 8, 100, 2)));
         for seq in 9..40 {
-            j.take(layout::bytes(&send(0, seq, 200, 1)));
-            j.take(layout::bytes(&victim(0, 1, seq, 210)));
-            j.take(layout::bytes(&send(1, seq, 200, 1)));
+            j.take_record(layout::bytes_of(&send(0, seq, 200, 1)));
+            j.take_record(layout::bytes_of(&victim(0, 1, seq, 210)));
+            j.take_record(layout::bytes_of(&send(1, seq, 200, 1)));
         }
-        assert!(j.pending.iter().all(|rounds| rounds.len() <= MOST_PENDING));
+        assert!(
+            j.pending
+                .iter()
+                .all(|rounds| rounds.len() <= MAX_PENDING_ROUNDS)
+        );
         assert!(j.incomplete > 20, "{}", j.incomplete);
     }
 }

@@ -1,6 +1,6 @@
-//! Samples: what one in so many shootdowns asked for, and the code that asked.
+//! Samples: one in so many shootdowns, with its range and the code that asked for it.
 //!
-//! For who watches for hours: nothing here grows with time, and nothing is counted by it.
+//! They are for watching for hours: nothing here grows with time, and counts do not come from samples.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,21 +11,21 @@ use crate::causes::Causes;
 use crate::error::Result;
 use crate::layout::{self, RECORD_SAMPLE, SampleRecord};
 use crate::loader::Probe;
-use crate::ring::Ring;
+use crate::record_ring::RecordRing;
 
-/// So many are read in one go at most, lest fast culprits keep the reader.
-const AT_ONCE: usize = 1 << 14;
+/// The most samples that one call reads, so that fast culprits do not keep the reader from everything else.
+const MAX_SAMPLES_AT_ONCE: usize = 1 << 14;
 
 /// One shootdown of many.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct ShootdownSample {
     /// The culprit's process.
     pub pid: u32,
-    /// The process that the counts have it under: another one, 0, where they tell no more apart.
+    /// The process that the counts have it under: 0 instead of its own where the table had no room to tell it apart.
     pub counted_as: u32,
-    /// It stands for so many, as of every CPU one in so many is taken.
+    /// It stands for so many shootdowns, because one in so many is taken on every CPU.
     pub every: u32,
-    /// Why.
+    /// The cause of the shootdown.
     pub cause: Cause,
     /// The range is of the culprit's own address space.
     pub own_mm: bool,
@@ -39,14 +39,14 @@ pub struct Sample {
     pub caller: u64,
 }
 
-/// Reads the samples of a [`Probe`] that keeps [`crate::Keep::Samples`].
-pub struct Samples {
-    ring: Ring,
+/// Reads the samples of a [`Probe`] that keeps [`crate::KeptDetail::Samples`].
+pub struct ShootdownSamples {
+    ring: RecordRing,
     read: Rc<RefCell<Vec<SampleRecord>>>,
     causes: Rc<RefCell<Causes>>,
 }
 
-impl Samples {
+impl ShootdownSamples {
     /// Starts to read.
     ///
     /// # Errors
@@ -55,9 +55,9 @@ impl Samples {
     pub fn new(probe: &Probe) -> Result<Self> {
         let read = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&read);
-        let ring = Ring::new(&probe.maps.records, move |bytes| {
-            let sample = layout::read::<SampleRecord>(bytes);
-            // never borrowed while the ring is read: take() ends before it reads again
+        let ring = RecordRing::new(&probe.maps.records, move |bytes| {
+            let sample = layout::read_pod::<SampleRecord>(bytes);
+            // The list is never borrowed while the ring is read, for take_samples() gives it back before it reads again.
             if let (Some(sample), Ok(mut read)) = (sample, sink.try_borrow_mut())
                 && sample.kind == RECORD_SAMPLE
             {
@@ -76,19 +76,19 @@ impl Samples {
     /// # Errors
     ///
     /// If they or their culprits can't be read.
-    pub fn take(&self) -> Result<Vec<Sample>> {
-        // what is left is read by the next call
-        let _more = self.ring.read(AT_ONCE)?;
+    pub fn take_samples(&self) -> Result<Vec<ShootdownSample>> {
+        // The next call reads the rest.
+        let _more = self.ring.read_records(MAX_SAMPLES_AT_ONCE)?;
         let read = std::mem::take(&mut *self.read.borrow_mut());
         let mut causes = self.causes.borrow_mut();
-        read.iter().map(|s| sample(s, &mut causes)).collect()
+        read.iter().map(|s| to_sample(s, &mut causes)).collect()
     }
 }
 
-fn sample(record: &SampleRecord, causes: &mut Causes) -> Result<Sample> {
-    let culprit = causes.culprit(record.culprit)?;
+fn to_sample(record: &SampleRecord, causes: &mut Causes) -> Result<ShootdownSample> {
+    let culprit = causes.find_culprit(record.culprit)?;
     let frames = usize::from(record.frames);
-    Ok(Sample {
+    Ok(ShootdownSample {
         pid: record.tgid,
         counted_as: culprit.pid,
         every: record.every,

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use quell_event::Account;
 use quell_event::trace::{Stack, StackCost};
 use quell_host::cpus;
-use quell_probe::{Accounting, Probe, Resolver, Scope, SinglesTaken, Walks, usual_period_ns};
+use quell_probe::{
+    Accounting, PageWalkCounters, Probe, Scope, SinglesTaken, StackResolver, usual_period_ns,
+};
 
 use crate::{hit, little_memory};
 
@@ -27,7 +29,7 @@ pub(crate) struct Accountant {
     began: Instant,
     /// What a hit takes on this machine, where it was measured before: looked up once, for intervals are many.
     hit_ns: Option<u64>,
-    walks: Walks,
+    walks: PageWalkCounters,
     looked_at_cpus: Instant,
 }
 
@@ -43,7 +45,7 @@ impl Accountant {
                 accounting,
                 began: Instant::now(),
                 hit_ns: hit::known_ns(),
-                walks: Walks::start(scope),
+                walks: PageWalkCounters::start(scope),
                 looked_at_cpus: Instant::now(),
             }),
             Err(err) => {
@@ -85,16 +87,16 @@ impl Accountant {
     /// # Errors
     ///
     /// If it can't be read.
-    pub(crate) fn step(&mut self, resolver: &mut Resolver) -> anyhow::Result<()> {
+    pub(crate) fn step(&mut self, resolver: &mut StackResolver) -> anyhow::Result<()> {
         self.look_at_cpus();
         // a bounded piece: what is left comes with the next step
-        self.accounting.drain()?;
+        self.accounting.read_records()?;
         if self.began.elapsed() < BRIEF {
-            self.accounting.see(resolver, EARLY_AGE);
-            self.accounting.follow(resolver)?;
+            self.accounting.read_mappings(resolver, EARLY_AGE);
+            self.accounting.follow_stacks(resolver)?;
         } else {
-            self.accounting.follow(resolver)?;
-            self.accounting.resolve(resolver);
+            self.accounting.follow_stacks(resolver)?;
+            self.accounting.resolve_stacks(resolver);
         }
         Ok(())
     }
@@ -116,10 +118,10 @@ impl Accountant {
     /// # Errors
     ///
     /// If what is left can't be read.
-    pub(crate) fn stop(&mut self, resolver: &mut Resolver) -> anyhow::Result<()> {
+    pub(crate) fn stop(&mut self, resolver: &mut StackResolver) -> anyhow::Result<()> {
         self.accounting.detach()?;
-        self.accounting.follow(resolver)?;
-        self.accounting.resolve(resolver);
+        self.accounting.follow_stacks(resolver)?;
+        self.accounting.resolve_stacks(resolver);
         Ok(())
     }
 
@@ -129,7 +131,7 @@ impl Accountant {
     ///
     /// If it can't be read.
     pub(crate) fn account(&self) -> anyhow::Result<Account> {
-        let mut account = self.accounting.account()?;
+        let mut account = self.accounting.whole_account()?;
         account.hit_ns = self.hit_ns;
         account.tlb = Some(self.walks.counts());
         Ok(account)
@@ -140,12 +142,12 @@ impl Accountant {
     /// # Errors
     ///
     /// If it can't be read.
-    pub(crate) fn named_account(&self, resolver: &mut Resolver) -> anyhow::Result<Account> {
-        self.accounting.follow(resolver)?;
-        self.accounting.resolve(resolver);
+    pub(crate) fn named_account(&self, resolver: &mut StackResolver) -> anyhow::Result<Account> {
+        self.accounting.follow_stacks(resolver)?;
+        self.accounting.resolve_stacks(resolver);
         let mut stacks = self.accounting.take_stacks();
-        resolver.name(&mut stacks);
-        self.accounting.learn(&stacks);
+        resolver.name_stacks(&mut stacks);
+        self.accounting.learn_functions(&stacks);
         self.account()
     }
 
@@ -157,7 +159,7 @@ impl Accountant {
 
     /// Learns the functions of stacks that have been named.
     pub(crate) fn learn(&self, stacks: &[Stack]) {
-        self.accounting.learn(stacks);
+        self.accounting.learn_functions(stacks);
     }
 
     /// What each stack cost so far. `account` is of the same time.
@@ -172,7 +174,7 @@ impl Accountant {
     /// If it can't be read.
     pub(crate) fn last_account(
         &self,
-        resolver: &mut Resolver,
+        resolver: &mut StackResolver,
         hits: u64,
     ) -> anyhow::Result<Account> {
         let mut account = self.named_account(resolver)?;

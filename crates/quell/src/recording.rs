@@ -11,7 +11,9 @@ use anyhow::Context as _;
 use quell_event::trace::{Meta, Stack, StackCost, Writer};
 use quell_event::{Calls, Shootdown, Tally};
 use quell_host::cpus::OnlineTime;
-use quell_probe::{Keep, Options, Probe, Records, Resolver, Scope, Stacks};
+use quell_probe::{
+    KeptDetail, Probe, ProbeOptions, Scope, ShootdownRecords, StackResolver, StackShare,
+};
 
 use crate::accountant::Accountant;
 use crate::clock::{monotonic_ns, own_cpu_ns};
@@ -37,9 +39,9 @@ const MAPS_AGE: Duration = Duration::from_secs(5);
 /// A recording under way.
 pub(crate) struct Recording {
     pub(crate) probe: Probe,
-    records: Records,
+    records: ShootdownRecords,
     accountant: Option<Accountant>,
-    resolver: Resolver,
+    resolver: StackResolver,
     shared: Rc<RefCell<Shared>>,
     stacks: Vec<Stack>,
     /// Those of the account, which are others.
@@ -90,20 +92,20 @@ impl Recording {
     pub(crate) fn start(
         dir: &Path,
         force: bool,
-        options: Options,
+        options: ProbeOptions,
         subject: &Subject,
     ) -> anyhow::Result<Self> {
         let stacks_text = match options.stacks {
-            Stacks::None => "none".to_owned(),
-            Stacks::ALL => "all".to_owned(),
-            Stacks::OneIn(n) => n.to_string(),
+            StackShare::None => "none".to_owned(),
+            StackShare::ALL => "all".to_owned(),
+            StackShare::OneIn(n) => n.to_string(),
         };
         let own_before = own_cpu_ns();
         little_memory::room_for_recording()?;
         let scope = options.scope.clone();
         // The probe first: where it can't be loaded, no trace is replaced.
-        let probe = Probe::attach(&Options {
-            keep: Keep::Records,
+        let probe = Probe::attach(&ProbeOptions {
+            keep: KeptDetail::Records,
             unwind: little_memory::may_unwind(options.unwind),
             ..options
         })?;
@@ -119,9 +121,9 @@ impl Recording {
             last: 0,
         }));
         let sink = Rc::clone(&shared);
-        let records = Records::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
+        let records = ShootdownRecords::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
         Ok(Self {
-            resolver: Resolver::new(&probe),
+            resolver: StackResolver::new(&probe),
             probe,
             records,
             accountant,
@@ -163,7 +165,7 @@ impl Recording {
                 },
             )?;
         }
-        self.more = self.records.drain()?;
+        self.more = self.records.read_records()?;
         if let Some(accountant) = &mut self.accountant {
             accountant.step(&mut self.resolver)?;
         }
@@ -205,10 +207,10 @@ impl Recording {
         // its maps change most when a program starts: exec, and then the libraries
         let age = if self.is_early() { HASTE } else { MAPS_AGE };
         for pid in culprits {
-            self.resolver.see(pid, age);
+            self.resolver.read_mappings(pid, age);
         }
         if let Some(writer) = &mut self.shared.borrow_mut().writer {
-            for process in self.resolver.changed() {
+            for process in self.resolver.take_changed_processes() {
                 writer.process(&process);
             }
         }
@@ -216,7 +218,7 @@ impl Recording {
 
     fn resolve(&mut self) {
         let new = self.records.new_stacks();
-        let stacks = self.resolver.resolve(&new);
+        let stacks = self.resolver.resolve_stacks(&new);
         let mut shared = self.shared.borrow_mut();
         if let Some(writer) = &mut shared.writer {
             for stack in &stacks {
@@ -244,7 +246,7 @@ impl Recording {
         let mut tally = if calls {
             self.probe.tally()?
         } else {
-            self.probe.shootdowns()?
+            self.probe.tally_without_calls()?
         };
         if calls {
             self.calls.clone_from(&tally.calls);
@@ -288,7 +290,7 @@ impl Recording {
         self.look();
         self.resolver.follow_records()?;
         self.resolve();
-        self.resolver.name(&mut self.stacks);
+        self.resolver.name_stacks(&mut self.stacks);
         if self.resolver.not_held() > 0 {
             say!(
                 "quell: {} more files and perf maps than quell keeps open at once: code of theirs that had ended by \
@@ -296,7 +298,7 @@ impl Recording {
                 self.resolver.not_held(),
             );
         }
-        self.resolver.name(&mut self.account_stacks);
+        self.resolver.name_stacks(&mut self.account_stacks);
         let mut tally = self.tally(true)?;
         if let Some(accountant) = &self.accountant {
             accountant.learn(&self.account_stacks);
@@ -364,10 +366,10 @@ pub(crate) fn record_command(
         output,
         whose: Whose::Users,
     })?;
-    let options = Options {
+    let options = ProbeOptions {
         scope: Scope::Tree,
         unwind: true,
-        ..Options::default()
+        ..ProbeOptions::default()
     };
     let mut recording = Recording::start(dir, true, options, &Subject::command(argv))?;
     recording.probe.add_process(held.pid())?;

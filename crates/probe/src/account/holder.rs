@@ -1,24 +1,24 @@
-//! What a thread that holds a lock was doing, in words.
+//! The action of a thread that holds a lock, in words.
 
 use quell_event::Comm;
 
 use super::layout::{HolderRecord, NR_FAULT, NR_KTHREAD};
 
 /// The text up to the first zero byte.
-fn text(bytes: &[u8]) -> String {
+fn text_up_to_zero(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-fn pages(bytes: u64) -> String {
+fn page_count_text(bytes: u64) -> String {
     match bytes.div_ceil(4096) {
         1 => "1 page".to_owned(),
         n => format!("{n} pages"),
     }
 }
 
-/// Advice by number (include/uapi/asm-generic/mman-common.h).
-pub(super) fn advice(number: u64) -> String {
+/// The name of an advice by its number (include/uapi/asm-generic/mman-common.h).
+pub(super) fn advice_name(number: u64) -> String {
     let name = match number {
         0 => "NORMAL",
         1 => "RANDOM",
@@ -50,9 +50,10 @@ pub(super) fn advice(number: u64) -> String {
     format!("MADV_{name}")
 }
 
-/// The file, as far as its path is known: `/proc/12/smaps` for a file of a process, else its last two parts.
-fn file(h: &HolderRecord) -> String {
-    const OF_PROCESS: &[&str] = &[
+/// The file with a space before it, as far as its path is known: `/proc/12/smaps` for a file of a process, else its last two
+/// parts.
+fn file_suffix(h: &HolderRecord) -> String {
+    const FILES_OF_PROCESSES: &[&str] = &[
         "smaps",
         "smaps_rollup",
         "maps",
@@ -61,23 +62,26 @@ fn file(h: &HolderRecord) -> String {
         "clear_refs",
         "mem",
     ];
-    let (folder, file) = (text(&h.folder), text(&h.file));
+    let (folder, file) = (text_up_to_zero(&h.folder), text_up_to_zero(&h.file));
     let number = !folder.is_empty() && folder.bytes().all(|b| b.is_ascii_digit());
-    match (number && OF_PROCESS.contains(&file.as_str()), file.as_str()) {
+    match (
+        number && FILES_OF_PROCESSES.contains(&file.as_str()),
+        file.as_str(),
+    ) {
         (true, _) => format!(" /proc/{folder}/{file}"),
         (_, "") => String::new(),
         _ => format!(" {folder}/{file}"),
     }
 }
 
-/// The call that it was in, with what it worked on.
-pub(super) fn doing(h: &HolderRecord) -> String {
-    let range = |name| format!("{name} of {}", pages(h.args[1]));
+/// The call that the holder was in, with its object: the file, the range, or the advice.
+pub(super) fn holder_action(h: &HolderRecord) -> String {
+    let range = |name| format!("{name} of {}", page_count_text(h.args[1]));
     match h.nr {
         NR_FAULT => "page fault".to_owned(),
         NR_KTHREAD => format!("kernel thread {}", Comm(h.comm).text()),
-        0 | 17 | 19 => format!("read{}", file(h)),
-        1 | 18 | 20 => format!("write{}", file(h)),
+        0 | 17 | 19 => format!("read{}", file_suffix(h)),
+        1 | 18 | 20 => format!("write{}", file_suffix(h)),
         9 => range("mmap"),
         10 | 329 => range("mprotect"),
         11 => range("munmap"),
@@ -85,7 +89,11 @@ pub(super) fn doing(h: &HolderRecord) -> String {
         25 => range("mremap"),
         26 => range("msync"),
         27 => range("mincore"),
-        28 => format!("madvise({}) of {}", advice(h.args[2]), pages(h.args[1])),
+        28 => format!(
+            "madvise({}) of {}",
+            advice_name(h.args[2]),
+            page_count_text(h.args[1])
+        ),
         56 | 57 | 58 | 435 => "fork".to_owned(),
         59 | 322 => "exec".to_owned(),
         60 | 231 => "exit".to_owned(),
@@ -121,19 +129,19 @@ mod tests {
             args,
             ..HolderRecord::default()
         };
-        assert_eq!(doing(&call(11, [0, 8192, 0])), "munmap of 2 pages");
+        assert_eq!(holder_action(&call(11, [0, 8192, 0])), "munmap of 2 pages");
         assert_eq!(
-            doing(&call(28, [0, 4096, 4])),
+            holder_action(&call(28, [0, 4096, 4])),
             "madvise(MADV_DONTNEED) of 1 page"
         );
-        assert_eq!(doing(&call(-1, [0; 3])), "page fault");
+        assert_eq!(holder_action(&call(-1, [0; 3])), "page fault");
         let mut write = call(1, [3, 0, 1]);
         write.folder = bytes("123");
         write.file = bytes("clear_refs");
-        assert_eq!(doing(&write), "write /proc/123/clear_refs");
+        assert_eq!(holder_action(&write), "write /proc/123/clear_refs");
         write.folder = bytes("var");
         write.file = bytes("data");
-        assert_eq!(doing(&write), "write var/data");
-        assert_eq!(doing(&call(0, [0; 3])), "read");
+        assert_eq!(holder_action(&write), "write var/data");
+        assert_eq!(holder_action(&call(0, [0; 3])), "read");
     }
 }

@@ -1,4 +1,4 @@
-//! What the programs of the account write, as Rust reads it: the twin of `bpf/account.h`.
+//! The records of the account's eBPF programs, as Rust reads them: the twin of `bpf/account.h`.
 
 use crate::layout::{Pod, pod};
 
@@ -22,7 +22,7 @@ pod! {
         folder: [u8; 32],
         file: [u8; 32],
     }
-    struct SampleHead {
+    struct AccountSampleHead {
         kind: u32,
         tgid: u32,
         tid: u32,
@@ -92,15 +92,15 @@ pod! {
     }
 }
 
-pub(super) const SAMPLE: u32 = 1;
-pub(super) const WAIT: u32 = 2;
-pub(super) const THREAD: u32 = 3;
-pub(super) const FORK: u32 = 4;
+pub(super) const ACCOUNT_SAMPLE: u32 = 1;
+pub(super) const ACCOUNT_WAIT: u32 = 2;
+pub(super) const ACCOUNT_THREAD: u32 = 3;
+pub(super) const ACCOUNT_FORK: u32 = 4;
 
 /// The states of a thread in [`ThreadClock::sums`].
-pub(super) const RUNS: usize = 0;
-pub(super) const READY: usize = 1;
-pub(super) const SLEEPS: usize = 2;
+pub(super) const THREAD_RUNS: usize = 0;
+pub(super) const THREAD_READY: usize = 1;
+pub(super) const THREAD_SLEEPS: usize = 2;
 
 pub(super) const WAIT_LOCK: u32 = 1;
 pub(super) const WAIT_MMAP: u32 = 2;
@@ -125,7 +125,10 @@ mod tests {
             (size_of::<HolderRecord>(), HolderRecord::padding()),
             (120, 0)
         );
-        assert_eq!((size_of::<SampleHead>(), SampleHead::padding()), (80, 0));
+        assert_eq!(
+            (size_of::<AccountSampleHead>(), AccountSampleHead::padding()),
+            (80, 0)
+        );
         assert_eq!((size_of::<WaitRecord>(), WaitRecord::padding()), (208, 0));
         assert_eq!(
             (size_of::<ThreadRecord>(), ThreadRecord::padding()),

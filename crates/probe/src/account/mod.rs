@@ -1,12 +1,13 @@
-//! The account: samples of CPU time and sleeps of the threads in scope, each by what memory management did.
+//! The account: samples of CPU time and sleeps of the threads in scope, each by the mechanism of memory management that took
+//! it.
 
-mod clocks;
+mod clock_events;
 mod holder;
 mod layout;
-mod seen;
+mod mechanisms;
 mod singles;
-mod sort;
-mod ticks;
+mod thread_clocks;
+mod totals;
 mod watch;
 
 use std::cell::RefCell;
@@ -19,46 +20,51 @@ use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
 use quell_event::Account;
 use quell_event::trace::{Stack, StackCost};
 
+use crate::bpf_maps;
 use crate::error::{Error, Result};
-use crate::kernel::{self, Symbols};
+use crate::kernel::{self, KernelSymbols};
 use crate::layout as shared;
-use crate::loader::{self, Probe, Scope};
-use crate::resolve::{Resolver, monotonic_ns};
-use crate::ring::Ring;
-use crate::unwind::Pieces;
+use crate::loader::Probe;
+use crate::options::Scope;
+use crate::record_ring::RecordRing;
+use crate::resolver::{StackResolver, monotonic_ns};
+use crate::unwind::StackPieces;
+use clock_events::ClockEvents;
 use layout::{AccountConfig, AccountHealth};
-use seen::Seen;
 pub use singles::SinglesTaken;
-pub use watch::Watch;
+use totals::AccountTotals;
+pub use watch::MachineWatch;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o"));
+const ACCOUNT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/account.bpf.o"));
 
-/// Records that are read in one go.
-const AT_ONCE: usize = 1 << 15;
+/// The most records that one call reads, so that a busy ring does not keep its reader from everything else.
+const MAX_ACCOUNT_RECORDS_AT_ONCE: usize = 1 << 15;
 
-/// Room for records, bytes: a second of 64 busy CPUs with deep stacks.
-const RING_BYTES: u32 = 16 << 20;
+/// The ring has room for the records of 64 busy CPUs with deep stacks in one second.
+const ACCOUNT_RING_BYTES: u32 = 16 << 20;
 
-/// Samples a second of a CPU: in step with nothing that a program does by itself.
-const RATE: u64 = 997;
-/// And in a virtual machine. There the timer's interrupt alone is dear: at 997 a second a thread that only computes lost
+/// How many samples a second each CPU takes. The number is prime, so that the samples are in step with nothing that a program
+/// does by itself.
+const SAMPLES_PER_SECOND: u64 = 997;
+/// A virtual machine takes fewer. There the timer's interrupt alone is dear: at 997 a second a thread that only computes lost
 /// 1.7 % of its time by quell on one such machine, and 1.8 to 2.3 % by perf, though the program that takes a sample took
 /// 0.8 µs (docs/account.md).
-const VIRTUAL_RATE: u64 = 499;
+const VIRTUAL_SAMPLES_PER_SECOND: u64 = 499;
 
 /// How far apart samples of a CPU are on this machine, ns.
 #[must_use]
 pub fn usual_period_ns() -> u64 {
     let rate = if quell_host::cpus::is_virtual(Path::new("/")) {
-        VIRTUAL_RATE
+        VIRTUAL_SAMPLES_PER_SECOND
     } else {
-        RATE
+        SAMPLES_PER_SECOND
     };
     1_000_000_000 / rate
 }
 
-/// In the order in which they are attached. Without contention, before Linux 5.19, holders are not known.
-const PROGRAMS: &[(&str, &str)] = &[
+/// The programs and their tracepoints, in the order in which they are attached. The tracepoints of contention exist since
+/// Linux 5.19; without them the holders of locks are not known.
+const ACCOUNT_PROGRAMS: &[(&str, &str)] = &[
     ("account_switch", "sched_switch"),
     ("account_contention_end", "contention_end"),
     ("account_contention_begin", "contention_begin"),
@@ -67,12 +73,12 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// The account under way, from [`Accounting::attach`] until [`Accounting::detach`] or drop.
 pub struct Accounting {
-    // the links go first, then the events
+    // Fields are dropped in this order: the links go first, then the events.
     links: Vec<Link>,
-    ticks: ticks::Ticks,
-    ring: Ring,
-    pieces: Option<Pieces>,
-    seen: Rc<RefCell<Seen>>,
+    clock_events: ClockEvents,
+    ring: RecordRing,
+    pieces: Option<StackPieces>,
+    totals: Rc<RefCell<AccountTotals>>,
     clocks: MapHandle,
     healths: MapHandle,
     period_ns: u64,
@@ -81,8 +87,9 @@ pub struct Accounting {
     object: Object,
 }
 
-/// Since Linux 5.18 sched_switch passes on the state in which a thread leaves its CPU, and before it has to be read from
-/// the thread. Its tracepoint has no number of its own: the type of the function that a probe of it is has the argument.
+/// Whether the tracepoint sched_switch passes on the state in which a thread leaves its CPU, as it does since Linux 5.18;
+/// before, the state has to be read from the thread. The tracepoint does not tell its arguments itself, but the type of the
+/// functions that attach to it does.
 fn has_prev_state() -> bool {
     use libbpf_rs::ReferencesType as _;
     use libbpf_rs::btf::{Btf, types};
@@ -96,7 +103,7 @@ fn has_prev_state() -> bool {
     let proto = function.and_then(|pointer| types::Ptr::try_from(pointer).ok());
     let proto = proto.map(|pointer| pointer.referenced_type());
     let proto = proto.and_then(|proto| types::FuncProto::try_from(proto).ok());
-    // the first is the probe's own data
+    // The first argument is the probe's own data.
     proto.is_none_or(|proto| proto.iter().count() >= 5)
 }
 
@@ -109,29 +116,30 @@ impl Accounting {
     /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
     pub fn attach(probe: &Probe, scope: &Scope, period_ns: u64) -> Result<Self> {
         let (scope_tgids, scope_cpus) = probe.scope_maps();
-        let symbols = Symbols::read();
+        let symbols = KernelSymbols::read();
         let began_ns = monotonic_ns();
-        let unwinds = probe.unwinds();
+        let unwinds = probe.unwinds_stacks();
         let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
+            .open_memory(ACCOUNT_OBJECT)
             .map_err(Error::load("open the eBPF object of the account"))?;
         let config = AccountConfig {
             began_ns,
-            scope: scope.number(),
+            scope: scope.scope_kind(),
             self_tgid: std::process::id(),
             has_prev_state: has_prev_state().into(),
             has_clocks: 1,
             has_user_stacks: 1,
             unwinds: unwinds.into(),
         };
-        let ring_bytes = loader::ring_bytes(RING_BYTES, quell_host::memory::available());
+        let ring_bytes =
+            bpf_maps::fitting_ring_bytes(ACCOUNT_RING_BYTES, quell_host::memory::available());
         for mut map in open.maps_mut() {
-            let size = Pieces::size(&mut map, unwinds);
+            let size = StackPieces::size_map(&mut map, unwinds);
             if size.map_err(Error::load("size a map of the account"))? {
                 continue;
             }
             match map.name().to_string_lossy().as_ref() {
-                ".rodata.account_config" => map.set_initial_value(shared::bytes(&config)),
+                ".rodata.account_config" => map.set_initial_value(shared::bytes_of(&config)),
                 "account_records" => map.set_max_entries(ring_bytes),
                 "scope_tgids" => map.reuse_fd(scope_tgids.as_fd()),
                 "scope_cpus" => map.reuse_fd(scope_cpus.as_fd()),
@@ -139,157 +147,163 @@ impl Accounting {
             }
             .map_err(Error::load("configure the eBPF programs of the account"))?;
         }
-        let there = |tracepoint: &str| symbols.has_tracepoint(tracepoint);
+        let is_there = |tracepoint: &str| symbols.has_tracepoint(tracepoint);
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
             if let Some(tracepoint) = section.strip_prefix("raw_tp/") {
-                program.set_autoload(there(tracepoint));
+                program.set_autoload(is_there(tracepoint));
             }
         }
-        let mut object = open
-            .load()
-            .map_err(Error::judge("load the eBPF programs of the account"))?;
-        let seen = Rc::new(RefCell::new(Seen::new(
-            loader::map(&object, "wait_stacks")?,
+        let mut object = open.load().map_err(Error::from_program_load(
+            "load the eBPF programs of the account",
+        ))?;
+        let totals = Rc::new(RefCell::new(AccountTotals::new(
+            bpf_maps::open_map(&object, "wait_stacks")?,
             probe.causes(),
         )));
-        let theirs = Rc::clone(&seen);
-        let ring = Ring::new(&loader::map(&object, "account_records")?, move |bytes| {
-            // never borrowed while the ring is read
-            if let Ok(mut seen) = theirs.try_borrow_mut() {
-                seen.take(bytes);
-            }
-        })?;
-        let pieces = unwinds.then(|| Pieces::new(&object)).transpose()?;
+        let totals_of_reader = Rc::clone(&totals);
+        let ring = RecordRing::new(
+            &bpf_maps::open_map(&object, "account_records")?,
+            move |bytes| {
+                // Nobody else borrows the totals while the ring is read.
+                if let Ok(mut totals) = totals_of_reader.try_borrow_mut() {
+                    totals.take_record(bytes);
+                }
+            },
+        )?;
+        let pieces = unwinds.then(|| StackPieces::new(&object)).transpose()?;
         let mut links = Vec::new();
-        for (name, tracepoint) in PROGRAMS.iter().filter(|(_, t)| there(t)) {
+        for (name, tracepoint) in ACCOUNT_PROGRAMS.iter().filter(|(_, t)| is_there(t)) {
             let found = object.progs_mut().find(|p| p.name() == *name);
-            let program = found.ok_or_else(|| loader::missing("program", name))?;
+            let program = found.ok_or_else(|| bpf_maps::missing_from_object("program", name))?;
             let link = program
                 .attach()
                 .map_err(|err| kernel::explain_attach(tracepoint, &err))?;
             links.push(link);
         }
-        let ticks = ticks::Ticks::start(&mut object, "account_sample", period_ns)?;
+        let clock_events = ClockEvents::start(&mut object, "account_sample", period_ns)?;
         Ok(Self {
-            sees_holders: links.len() == PROGRAMS.len(),
+            sees_holders: links.len() == ACCOUNT_PROGRAMS.len(),
             links,
-            ticks,
+            clock_events,
             ring,
             pieces,
-            seen,
-            clocks: loader::map(&object, "clocks")?,
-            healths: loader::map(&object, "account_healths")?,
+            totals,
+            clocks: bpf_maps::open_map(&object, "clocks")?,
+            healths: bpf_maps::open_map(&object, "account_healths")?,
             period_ns,
             ended_ns: None,
             object,
         })
     }
 
-    /// Samples on these CPUs, which are online now: some may have come, and some gone.
+    /// Takes samples on these CPUs, which are online now: some may have come, and some gone, since the last call.
     pub fn sample_on(&mut self, online: &[u32]) {
-        self.ticks.follow(&mut self.object, online);
+        self.clock_events.follow_cpus(&mut self.object, online);
     }
 
-    /// Reads what came, up to a bound; true if there may be more. To be called ten times a second or more.
+    /// Reads the records that came, up to a bound; true if there may be more. Call it ten times a second or more, or the ring
+    /// fills up.
     ///
     /// # Errors
     ///
     /// If the ring can't be read.
-    pub fn drain(&self) -> Result<bool> {
-        self.ring.read(AT_ONCE)
+    pub fn read_records(&self) -> Result<bool> {
+        self.ring.read_records(MAX_ACCOUNT_RECORDS_AT_ONCE)
     }
 
-    /// Has the maps read of the processes that new user stacks are of, unless they were within `age`: that can't wait.
-    pub fn see(&self, resolver: &mut Resolver, age: Duration) {
-        self.seen.borrow_mut().see(resolver, age);
+    /// Reads the mappings of the processes that new user stacks are from, unless they were read within `age`. That can't wait,
+    /// because a process takes its mappings with it when it ends.
+    pub fn read_mappings(&self, resolver: &mut StackResolver, age: Duration) {
+        self.totals.borrow_mut().read_mappings(resolver, age);
     }
 
-    /// Follows the stacks of which pieces came since the last call.
+    /// Unwinds the stacks whose pieces came since the last call.
     ///
     /// # Errors
     ///
     /// If their ring can't be read.
-    pub fn follow(&self, resolver: &mut Resolver) -> Result<()> {
+    pub fn follow_stacks(&self, resolver: &mut StackResolver) -> Result<()> {
         match &self.pieces {
-            Some(pieces) => resolver.follow(pieces),
+            Some(pieces) => resolver.follow_pieces(pieces),
             None => Ok(()),
         }
     }
 
-    /// Finds the code of user stacks that came since the last call and have been followed. Files are opened for it.
-    pub fn resolve(&self, resolver: &mut Resolver) {
+    /// Finds the code of user stacks that came since the last call and have been unwound, for which it opens their files.
+    pub fn resolve_stacks(&self, resolver: &mut StackResolver) {
         let pieces = self.pieces.as_ref();
-        self.seen.borrow_mut().resolve(resolver, pieces);
+        self.totals.borrow_mut().resolve_stacks(resolver, pieces);
     }
 
     /// The stacks that have been resolved since the last call. Whoever takes them has them named, which takes a while, and
-    /// tells by [`Self::learn`].
+    /// passes them to [`Self::learn_functions`].
     #[must_use]
     pub fn take_stacks(&self) -> Vec<Stack> {
-        self.seen.borrow_mut().take_stacks()
+        self.totals.borrow_mut().take_stacks()
     }
 
     /// Learns the functions of stacks that have been named.
-    pub fn learn(&self, stacks: &[Stack]) {
-        self.seen.borrow_mut().learn(stacks);
+    pub fn learn_functions(&self, stacks: &[Stack]) {
+        self.totals.borrow_mut().learn_functions(stacks);
     }
 
-    /// Keeps samples and waits one by one from now on, for [`Self::take_singles`]. To be called before anything is read.
+    /// Keeps samples and waits one by one from now on, for [`Self::take_singles`]. Call it before anything is read.
     pub fn keep_singles(&self) {
-        self.seen.borrow_mut().keep_singles();
+        self.totals.borrow_mut().keep_singles();
     }
 
-    /// Samples and waits since the last call, if they are kept. To be called when stacks have been resolved.
+    /// Samples and waits since the last call, if they are kept. Call it when stacks have been resolved: later a stack may turn
+    /// out to have a number already.
     #[must_use]
     pub fn take_singles(&self) -> SinglesTaken {
-        self.seen.borrow_mut().take_singles()
+        self.totals.borrow_mut().take_singles()
     }
 
-    /// What each stack of the program cost so far. `account` is of the same time.
+    /// How much time each stack of the program has cost so far. `account` is of the same moment.
     #[must_use]
     pub fn stack_costs(&self, account: &Account) -> Vec<StackCost> {
-        let mut costs = self.seen.borrow().costs();
+        let mut costs = self.totals.borrow().stack_costs();
         for cost in &mut costs {
             cost.cpu_ns = account.cpu_ns_of(cost.samples);
         }
         costs
     }
 
-    /// Stops; what was counted stays.
+    /// Stops counting; the counts stay.
     ///
     /// # Errors
     ///
-    /// If what is left can't be read.
+    /// If the last records can't be read.
     pub fn detach(&mut self) -> Result<()> {
         if self.ended_ns.is_some() {
             return Ok(());
         }
-        self.ticks.stop();
+        self.clock_events.stop();
         self.links.clear();
         self.ended_ns = Some(monotonic_ns());
-        while self.drain()? {}
+        while self.read_records()? {}
         Ok(())
     }
 
-    /// Everything so far, with functions as far as they have been named.
+    /// The whole account so far, with the functions of stacks that have been named.
     ///
     /// # Errors
     ///
     /// If a map can't be read.
-    pub fn account(&self) -> Result<Account> {
+    pub fn whole_account(&self) -> Result<Account> {
         let now = self.ended_ns.unwrap_or_else(monotonic_ns);
-        let mut account = self.seen.borrow().account();
+        let mut account = self.totals.borrow().whole_account();
         account.period_ns = self.period_ns;
         account.sees_holders = self.sees_holders;
-        account.wrong_stacks = self.pieces.as_ref().map_or(0, Pieces::wrong);
-        clocks::add_living(&mut account, &self.clocks, now)?;
+        account.wrong_stacks = self.pieces.as_ref().map_or(0, StackPieces::wrong_count);
+        thread_clocks::add_living_threads(&mut account, &self.clocks, now)?;
         let healths = self
             .healths
-            .lookup_percpu(&shared::ONLY.to_ne_bytes(), MapFlags::ANY)
+            .lookup_percpu(&shared::ONLY_KEY.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::load("read what the account lost"))?;
         for cpu in healths.unwrap_or_default() {
-            let health: AccountHealth = shared::read(&cpu).unwrap_or_default();
+            let health: AccountHealth = shared::read_pod(&cpu).unwrap_or_default();
             account.lost_samples += health.lost_samples;
             account.lost_waits += health.lost_waits;
             account.lost_wait_ns += health.lost_wait_ns;

@@ -1,4 +1,4 @@
-//! Samples and waits one by one, for who records them. They are kept until somebody takes them, within bounds.
+//! Samples and waits one by one, for a trace. They are kept until somebody takes them, within bounds.
 
 use std::collections::HashMap;
 
@@ -6,48 +6,51 @@ use quell_event::trace::{Sample, Wait};
 use quell_event::{Comm, HolderRole, NO_STACK, Text};
 
 use super::holder;
-use super::layout::{SampleHead, WAIT_LOCK, WAIT_QUEUED, WAIT_READERS, WaitRecord};
-use super::sort::Sorted;
+use super::layout::{AccountSampleHead, WAIT_LOCK, WAIT_QUEUED, WAIT_READERS, WaitRecord};
+use super::mechanisms::StackClass;
 
-/// So many of each are kept until they are taken, which is some times a second: some 60 MB of waits.
-const MOST: usize = 1 << 18;
+/// The most samples, and waits, that are kept until they are taken, which happens some times a second: some 60 MB of waits.
+const MAX_KEPT_ROWS: usize = 1 << 18;
 
-/// Samples of one thread on one CPU within so long are one row where they are of no memory management, ns: fine enough for
-/// a line over time, and a tenth of the rows.
-const TOGETHER_NS: u64 = 10_000_000;
+/// Samples of one thread on one CPU within this time become one row where they show no memory management: that is fine enough
+/// for a line over time, and makes a tenth of the rows.
+const MERGE_WINDOW_NS: u64 = 10_000_000;
 
-/// What a row has beside what its record says.
+/// The class and the stacks of a record, which its row has besides the record's own fields.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
-    pub(super) sorted: Sorted,
+pub(super) struct RowStacks {
+    pub(super) class: StackClass,
     pub(super) kernel_stack: u32,
     pub(super) user_stack: u32,
 }
 
-/// Samples and waits since they were taken last.
+/// Samples and waits that came since somebody took them last.
 #[derive(Default)]
 pub(super) struct Singles {
     waits: Vec<Wait>,
     samples: Vec<Sample>,
-    /// Of no memory management, by CPU and thread.
+    /// Samples that show no memory management, by CPU and thread.
     others: HashMap<(u32, u32), Sample>,
     left_out: u64,
 }
 
+/// The number of a stack that has none: the table of stacks had no room for it.
+pub(super) const UNNUMBERED_STACK: u32 = 0;
+
 /// The number of a stack as rows have it.
-fn number(stack: u32) -> i32 {
+fn row_stack_number(stack: u32) -> i32 {
     match i32::try_from(stack) {
-        Ok(number) if stack != super::seen::NO_STACK => number,
+        Ok(number) if stack != UNNUMBERED_STACK => number,
         _ => NO_STACK,
     }
 }
 
-fn small<T: TryFrom<u32>>(value: u32, else_: T) -> T {
+fn narrow_or<T: TryFrom<u32>>(value: u32, else_: T) -> T {
     T::try_from(value).unwrap_or(else_)
 }
 
-/// How the lock was held that a thread waited for, if it did for one.
-pub(super) fn role(wait: &WaitRecord) -> Option<HolderRole> {
+/// How the lock was held that a thread waited for; `None` if it waited for no lock.
+pub(super) fn holder_role(wait: &WaitRecord) -> Option<HolderRole> {
     (wait.flags & WAIT_LOCK != 0).then_some(match wait.flags {
         _ if wait.holder.tgid == 0 => HolderRole::Unknown,
         flags if flags & WAIT_QUEUED != 0 => HolderRole::Queued,
@@ -56,32 +59,32 @@ pub(super) fn role(wait: &WaitRecord) -> Option<HolderRole> {
     })
 }
 
-/// What whoever holds the lock was doing; nothing where nobody is known.
-pub(super) fn doing(wait: &WaitRecord) -> String {
+/// The call of the thread that held the lock; empty where no holder is known.
+pub(super) fn wait_holder_action(wait: &WaitRecord) -> String {
     if wait.holder.tgid == 0 {
         String::new()
     } else {
-        holder::doing(&wait.holder)
+        holder::holder_action(&wait.holder)
     }
 }
 
 impl Singles {
-    /// Keeps a sample; without `found` it is of no memory management.
-    pub(super) fn sample(&mut self, head: &SampleHead, found: Option<Found>) {
+    /// Keeps a sample; without `stacks` it shows no memory management.
+    pub(super) fn keep_sample(&mut self, head: &AccountSampleHead, stacks: Option<RowStacks>) {
         let mut sample = Sample {
             t_ns: head.t_ns,
-            cpu: small(head.cpu, u16::MAX),
+            cpu: narrow_or(head.cpu, u16::MAX),
             pid: head.tgid,
             tid: head.tid,
             comm: Comm(head.thread),
             ..Sample::default()
         };
-        if let Some(found) = found {
-            sample.mechanism = Some(found.sorted.mechanism);
-            sample.part = found.sorted.part;
-            sample.kernel_stack = number(found.kernel_stack);
-            sample.user_stack = number(found.user_stack);
-            self.keep(sample);
+        if let Some(stacks) = stacks {
+            sample.mechanism = Some(stacks.class.mechanism);
+            sample.part = stacks.class.part;
+            sample.kernel_stack = row_stack_number(stacks.kernel_stack);
+            sample.user_stack = row_stack_number(stacks.user_stack);
+            self.push_sample(sample);
             return;
         }
         let key = (head.cpu, head.tid);
@@ -89,13 +92,13 @@ impl Singles {
             Some(open)
                 if open.pid == sample.pid
                     && open.comm == sample.comm
-                    && sample.t_ns.saturating_sub(open.t_ns) < TOGETHER_NS =>
+                    && sample.t_ns.saturating_sub(open.t_ns) < MERGE_WINDOW_NS =>
             {
                 open.samples += 1;
             }
             Some(open) => {
                 let full = std::mem::replace(open, sample);
-                self.keep(full);
+                self.push_sample(full);
             }
             None => {
                 self.others.insert(key, sample);
@@ -103,8 +106,8 @@ impl Singles {
         }
     }
 
-    fn keep(&mut self, sample: Sample) {
-        if self.samples.len() < MOST {
+    fn push_sample(&mut self, sample: Sample) {
+        if self.samples.len() < MAX_KEPT_ROWS {
             self.samples.push(sample);
         } else {
             self.left_out += 1;
@@ -112,12 +115,12 @@ impl Singles {
     }
 
     /// Keeps a wait.
-    pub(super) fn wait(&mut self, wait: &WaitRecord, found: Found) {
-        if self.waits.len() >= MOST {
+    pub(super) fn keep_wait(&mut self, wait: &WaitRecord, stacks: RowStacks) {
+        if self.waits.len() >= MAX_KEPT_ROWS {
             self.left_out += 1;
             return;
         }
-        let role = role(wait);
+        let role = holder_role(wait);
         let is_lock = role.is_some();
         self.waits.push(Wait {
             t_ns: wait.end_ns.saturating_sub(wait.ns),
@@ -125,10 +128,10 @@ impl Singles {
             pid: wait.tgid,
             tid: wait.tid,
             comm: Comm(wait.thread),
-            mechanism: Some(found.sorted.mechanism),
+            mechanism: Some(stacks.class.mechanism),
             syscall: i16::try_from(wait.nr).unwrap_or(i16::MAX),
-            kernel_stack: number(found.kernel_stack),
-            user_stack: number(found.user_stack),
+            kernel_stack: row_stack_number(stacks.kernel_stack),
+            user_stack: row_stack_number(stacks.user_stack),
             role,
             holder_pid: if is_lock { wait.holder.tgid } else { 0 },
             holder_tid: if is_lock { wait.holder.tid } else { 0 },
@@ -138,29 +141,29 @@ impl Singles {
                 Comm::default()
             },
             holder_doing: if is_lock {
-                Text::from(doing(wait))
+                Text::from(wait_holder_action(wait))
             } else {
                 Text::default()
             },
         });
     }
 
-    /// Puts rows under the numbers of the stacks that theirs turned out to be.
-    pub(super) fn join(&mut self, same: &HashMap<u32, u32>) {
-        let stacks = self.waits.iter_mut().map(|w| &mut w.user_stack);
-        let stacks = stacks.chain(self.samples.iter_mut().map(|s| &mut s.user_stack));
-        for stack in stacks {
+    /// Gives rows the numbers of the known stacks that theirs turned out to be.
+    pub(super) fn renumber_stacks(&mut self, same: &HashMap<u32, u32>) {
+        let numbers = self.waits.iter_mut().map(|w| &mut w.user_stack);
+        let numbers = numbers.chain(self.samples.iter_mut().map(|s| &mut s.user_stack));
+        for stack in numbers {
             let found = u32::try_from(*stack).ok().and_then(|n| same.get(&n));
             if let Some(&known) = found {
-                *stack = number(known);
+                *stack = row_stack_number(known);
             }
         }
     }
 
-    /// Everything since the last call.
-    pub(super) fn take(&mut self) -> SinglesTaken {
+    /// All rows since the last call.
+    pub(super) fn take_rows(&mut self) -> SinglesTaken {
         for (_, open) in std::mem::take(&mut self.others) {
-            self.keep(open);
+            self.push_sample(open);
         }
         self.samples.sort_by_key(|s| s.t_ns);
         SinglesTaken {
@@ -178,7 +181,7 @@ pub struct SinglesTaken {
     pub waits: Vec<Wait>,
     /// In the order in which they were taken.
     pub samples: Vec<Sample>,
-    /// How many more there were, that found no room.
+    /// How many more there were that found no room.
     pub left_out: u64,
 }
 
@@ -189,13 +192,13 @@ mod tests {
 
     use super::*;
 
-    const FOUND: Found = Found {
-        sorted: Sorted {
+    const FOUND: RowStacks = RowStacks {
+        class: StackClass {
             mechanism: Mechanism::LockMmap,
             part: Part::Spin,
         },
         kernel_stack: 7,
-        user_stack: super::super::seen::NO_STACK,
+        user_stack: UNNUMBERED_STACK,
     };
 
     proptest! {
@@ -207,13 +210,13 @@ mod tests {
             let (mut t_ns, mut rows) = (0, Vec::new());
             for (i, (step, cpu, tid, of_memory)) in ticks.iter().enumerate() {
                 t_ns += step;
-                let head = SampleHead { t_ns, cpu: *cpu, tid: *tid, tgid: 9, ..SampleHead::default() };
-                singles.sample(&head, of_memory.then_some(FOUND));
+                let head = AccountSampleHead { t_ns, cpu: *cpu, tid: *tid, tgid: 9, ..AccountSampleHead::default() };
+                singles.keep_sample(&head, of_memory.then_some(FOUND));
                 if i % 50 == 0 {
-                    rows.extend(singles.take().samples);
+                    rows.extend(singles.take_rows().samples);
                 }
             }
-            rows.extend(singles.take().samples);
+            rows.extend(singles.take_rows().samples);
             let sum: u32 = rows.iter().map(|s| s.samples).sum();
             prop_assert_eq!(sum as usize, ticks.len());
             let of_memory = rows.iter().filter(|s| s.mechanism.is_some());
@@ -235,15 +238,15 @@ mod tests {
         wait.holder.tgid = 5;
         wait.holder.nr = 9;
         wait.holder.args = [0, 4096, 0];
-        singles.wait(&wait, FOUND);
+        singles.keep_wait(&wait, FOUND);
         wait.flags = WAIT_LOCK;
-        singles.wait(&wait, FOUND);
-        let taken = singles.take().waits;
+        singles.keep_wait(&wait, FOUND);
+        let taken = singles.take_rows().waits;
         assert_eq!((taken[0].role, taken[0].holder_pid), (None, 0));
         assert_eq!((taken[0].t_ns, taken[0].wait_ns), (70, 30));
         assert_eq!((taken[0].kernel_stack, taken[0].user_stack), (7, NO_STACK));
         assert_eq!(taken[1].role, Some(HolderRole::Alone));
         assert_eq!(taken[1].holder_doing, "mmap of 1 page");
-        assert!(singles.take().waits.is_empty());
+        assert!(singles.take_rows().waits.is_empty());
     }
 }

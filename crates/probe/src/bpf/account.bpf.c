@@ -19,18 +19,18 @@
  *
  * The user stack of a sample is taken where the kernel was interrupted: the program's own code is no memory management.
  *
- * There is no loop here but the copying of a name and of pieces of a stack, which are bounded. Maps are allocated in advance: sched_switch runs
- * under the lock of a run queue, where nothing may be allocated that could wake the kernel's own threads. Hash maps
- * take their bucket's lock with interrupts off, and refuse rather than wait on the CPU that holds it
- * (kernel/bpf/hashtab.c). The ring refuses when it is full, or when its lock is taken in an NMI: counted as lost. It
- * never wakes its reader, which comes by the clock: a wake-up here would be one by the scheduler of itself.
+ * There is no loop here but the copying of a name and of pieces of a stack, which are bounded. Maps are allocated in advance:
+ * sched_switch runs under the lock of a run queue, where nothing may be allocated that could wake the kernel's own threads.
+ * Hash maps take their bucket's lock with interrupts off, and refuse rather than wait on the CPU that holds it
+ * (kernel/bpf/hashtab.c). The ring refuses when it is full, or when its lock is taken in an NMI: counted as lost. It never
+ * wakes its reader, which comes by the clock: a wake-up here would be one by the scheduler of itself.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "account.h"
-#include "call.h"
+#include "current_call.h"
 #include "in_scope.h"
 #include "pieces.h"
 
@@ -38,7 +38,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 const volatile struct account_config account_config SEC(".rodata.account_config") = {};
 
-/* By thread. */
+/* The clock of each thread, by its number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_CLOCKS);
@@ -58,7 +58,7 @@ struct {
 	__uint(max_entries, 4096); /* set by the loader */
 } account_records SEC(".maps");
 
-/* Too large for the stack. Programs of one map each: the timer may interrupt the others, but not itself. */
+/* These values are too large for the stack. Each map is of one program: the timer may interrupt the others, but not itself. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -98,7 +98,7 @@ static __always_inline bool is_counted(u32 tgid)
 	return true;
 }
 
-/* The advice that a call gives, and one: 0 is an advice too. Nothing of any other call. */
+/* One more than the advice that a call gives, because 0 is an advice too; 0 for any other call. */
 static __always_inline u32 advice_of(struct task_struct *t, s32 nr)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
@@ -108,7 +108,7 @@ static __always_inline u32 advice_of(struct task_struct *t, s32 nr)
 	return nr == NR_PROCESS_MADVISE ? (u32)regs->r10 + 1 : 0;
 }
 
-/* The word on top of the user stack: in a function that keeps nothing there, where it returns to. 0 if it can't be read. */
+/* The word on top of the user stack: the return address, in a function that keeps nothing there. 0 if it can't be read. */
 static __always_inline u64 top_of_stack(struct task_struct *t)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
@@ -162,7 +162,7 @@ static __noinline struct clock *clock_of(u32 tid, u32 tgid, u64 born, u64 exec, 
 }
 
 /* Counts the time since the last change, and returns it. */
-static __always_inline u64 turn(struct clock *c, u32 state, u64 now)
+static __always_inline u64 change_state(struct clock *c, u32 state, u64 now)
 {
 	u64 ns = now > c->since ? now - c->since : 0;
 
@@ -185,7 +185,7 @@ static __always_inline s32 wait_stack(void *ctx, u64 flags)
 	return id;
 }
 
-static __always_inline void leave(void *ctx, struct task_struct *t, u32 state, u64 now)
+static __always_inline void leave_cpu(void *ctx, struct task_struct *t, u32 state, u64 now)
 {
 	u64 exec = t->se.sum_exec_runtime;
 	struct clock *c = clock_of(t->pid, t->tgid, t->start_time, exec, THREAD_RUNS);
@@ -193,7 +193,7 @@ static __always_inline void leave(void *ctx, struct task_struct *t, u32 state, u
 
 	if (!c)
 		return;
-	turn(c, state ? THREAD_SLEEPS : THREAD_READY, now);
+	change_state(c, state ? THREAD_SLEEPS : THREAD_READY, now);
 	c->exec_last = exec;
 	c->is_candidate = false;
 	if (state & TASK_DEAD) {
@@ -221,7 +221,7 @@ static __always_inline void leave(void *ctx, struct task_struct *t, u32 state, u
 	nr = call_of(t);
 	if (!(state & TASK_UNINTERRUPTIBLE) && !(nr == NR_FAULT && is_of_a_program(t->flags)))
 		return;
-	/* a thread of the kernel's that waits for work does so, too: TASK_IDLE is uninterruptible and counts as no load */
+	/* a kernel thread that waits for work sleeps uninterruptibly too, but counts as no load (TASK_IDLE) */
 	if (state & TASK_NOLOAD)
 		return;
 	c->is_candidate = true;
@@ -239,19 +239,19 @@ static __always_inline void leave(void *ctx, struct task_struct *t, u32 state, u
 	}
 }
 
-static __always_inline void come(struct task_struct *t, u32 tid, u32 tgid, u64 now)
+static __always_inline void come_to_cpu(struct task_struct *t, u32 tid, u32 tgid, u64 now)
 {
 	struct clock *c = bpf_map_lookup_elem(&clocks, &tid);
 	struct account_wait *w;
 	u64 ns;
 
-	/* what a new one begins with is read only then: each reading takes as long as the rest */
+	/* the first values of a new clock are read only here, because each reading takes as long as the rest */
 	if (!c)
 		c = clock_of(tid, tgid, BPF_CORE_READ(t, start_time), BPF_CORE_READ(t, se.sum_exec_runtime),
 			     THREAD_SLEEPS);
 	if (!c)
 		return;
-	ns = turn(c, THREAD_RUNS, now);
+	ns = change_state(c, THREAD_RUNS, now);
 	if (!c->is_candidate)
 		return;
 	c->is_candidate = false;
@@ -301,18 +301,18 @@ int account_switch(struct bpf_raw_tracepoint_args *ctx)
 			state = (u32)ctx->args[3];
 		else
 			state = BPF_CORE_READ(prev, __state);
-		leave(ctx, prev, state, now);
+		leave_cpu(ctx, prev, state, now);
 	}
 	tid = BPF_CORE_READ(next, pid);
 	if (!tid)
 		return 0;
 	tgid = BPF_CORE_READ(next, tgid);
 	if (is_counted(tgid))
-		come(next, tid, tgid, now);
+		come_to_cpu(next, tid, tgid, now);
 	return 0;
 }
 
-/* The last two parts of the path of an open file of this thread; nothing where it can't be read. */
+/* Writes the last two parts of the path of this thread's open file; nothing where they can't be read. */
 static __always_inline void name_file(struct holder *h, struct task_struct *t, u64 fd)
 {
 	struct fdtable *table = BPF_CORE_READ(t, files, fdt);
@@ -335,8 +335,8 @@ static __always_inline bool is_of_a_file(s32 nr)
 }
 
 /*
- * Who waits at the head of the queue, to have the lock alone. Where others read, it is for that thread that one more
- * reader has to wait.
+ * The thread that waits at the head of the queue to have the lock alone. Where others read, one more reader has to wait
+ * because of that thread.
  */
 static __always_inline struct task_struct *first_writer(struct rw_semaphore *lock)
 {
@@ -354,8 +354,8 @@ static __always_inline struct task_struct *first_writer(struct rw_semaphore *loc
 }
 
 /*
- * Who holds the lock, and what it does. A writer's name stands in the lock while it has it; of readers, that of the
- * last who came, who may have gone while others stay (kernel/locking/rwsem.c: rwsem_set_reader_owned()).
+ * Finds the thread that holds the lock, and its call. A writer stands in the lock while it has it; of readers, the last one
+ * that came does, which may have gone while others stay (kernel/locking/rwsem.c: rwsem_set_reader_owned()).
  */
 static __always_inline void find_holder(struct clock *c, struct rw_semaphore *lock, struct task_struct *current)
 {
@@ -387,7 +387,7 @@ static __always_inline void find_holder(struct clock *c, struct rw_semaphore *lo
 	}
 	/*
 	 * Registers lie as far from where the stack begins for every thread (task_pt_regs()). Both addresses go through
-	 * memory, for the verifier of Linux 6.1 lets nobody subtract pointers.
+	 * memory, because the verifier of Linux 6.1 lets no program subtract pointers.
 	 */
 	*(volatile u64 *)&h->args[0] = bpf_task_pt_regs(current);
 	*(volatile u64 *)&h->args[1] = (u64)current->stack;
@@ -403,7 +403,7 @@ static __always_inline void find_holder(struct clock *c, struct rw_semaphore *lo
 		name_file(h, t, h->args[0]);
 }
 
-/* Only of the sleeping locks that have readers and writers: they say who holds them, and that of an address space is one. */
+/* Looks only at sleeping locks with readers and writers, of which an address space's is one: they name their holder. */
 SEC("raw_tp/contention_begin")
 int account_contention_begin(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -466,7 +466,7 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	s = bpf_map_lookup_elem(&sample_scratch, &zero);
 	if (!s)
 		return 0;
-	/* one that never gives its CPU up has no switch to be seen by */
+	/* a thread that never gives its CPU up is not seen by any switch */
 	if (account_config.has_clocks)
 		clock_of(t->pid, t->tgid, t->start_time, t->se.sum_exec_runtime, THREAD_RUNS);
 	s->kind = ACCOUNT_SAMPLE;
@@ -477,7 +477,7 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	s->cpu = bpf_get_smp_processor_id();
 	name_process(s->comm, t);
 	bpf_get_current_comm(s->thread, sizeof(s->thread));
-	/* of what was interrupted: nothing of the kernel's where that is the program's own code */
+	/* the stack of the interrupted code, which has no frames of the kernel where it is the program's own */
 	bytes = bpf_get_stack(ctx, s->frames, SAMPLE_DEPTH * sizeof(u64), 0);
 	kernel = bytes > 0 ? bytes / sizeof(u64) : 0;
 	if (kernel > SAMPLE_DEPTH)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What the programs of the account and their loader share. The loader's twin of this file is in account/layout.rs.
+ * The types that the programs of the account share with their loader. The loader's twin of this file is in account/layout.rs.
  */
 #ifndef QUELL_ACCOUNT_H
 #define QUELL_ACCOUNT_H
 
 #include "shootdown.h"
 
-/* Frames of a sample, of the kernel's stack and of the user's. */
+/* The most frames of a sample, of the kernel's stack and of the user's each. */
 #define SAMPLE_DEPTH 56
-/* Threads whose clocks are kept. Of one that finds no room nothing is counted but its samples. */
+/* The most threads whose clocks are kept. A thread that finds no room has only its samples counted. */
 #define MAX_CLOCKS 10240
-/* Stacks of waits: they are few, for a wait begins in the scheduler. */
+/* The most stacks of waits. There are few, because a wait begins in the scheduler. */
 #define MAX_WAIT_STACKS 8192
 
 /* Calls of x86-64 that give advice. */
@@ -33,7 +33,7 @@ enum {
 	ACCOUNT_FORK = 4,
 };
 
-/* What is known of a wait. */
+/* The flags of a wait. */
 enum {
 	WAIT_LOCK = 1,	   /* it waits for a sleeping lock */
 	WAIT_MMAP = 2,	   /* which is that of its own address space */
@@ -52,7 +52,7 @@ struct account_config {
 	u32 unwinds; /* of user stacks pieces are taken (pieces.h) */
 };
 
-/* Who holds a lock that is waited for, and what it was doing when the wait began. */
+/* The thread that holds a lock which another one waits for, and its call when the wait began. */
 struct holder {
 	u32 tgid;
 	u32 tid;
@@ -117,11 +117,11 @@ struct account_fork {
 	u32 tgid;
 };
 
-/* A thread's time by state, ns, and what it waits for. */
+/* A thread's time by state, ns, and its wait under way. */
 struct clock {
 	u64 since;
 	u64 sums[THREAD_STATES];
-	/* What the kernel counts as its CPU time: without interrupts and what a hypervisor took. When first seen, and last. */
+	/* Its CPU time as the kernel counts it, without interrupts and a hypervisor's time: when first seen, and last. */
 	u64 exec_first;
 	u64 exec_last;
 	u32 state;

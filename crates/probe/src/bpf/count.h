@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counting a round and its victims, once they are done. The same whatever told of them.
+ * Counts a round and its victims once they are done, for tracepoints and functions alike.
  */
 #ifndef QUELL_COUNT_H
 #define QUELL_COUNT_H
@@ -48,7 +48,7 @@ static __always_inline void count_flush(struct culprit_tally *tally, struct roun
 		tally->pages += (r->end - r->start) >> 12;
 }
 
-/* The last victim ends the wait; if none was seen (0), its length is not known. */
+/* The last victim ends the wait; if none was seen (0), the wait's length is not known. */
 static __always_inline void count_round(struct culprit_tally *tally, struct hists *hists,
 					struct round *r, u64 victims, u64 end)
 {
@@ -62,11 +62,13 @@ static __always_inline void count_round(struct culprit_tally *tally, struct hist
 	hist_add(&hists->of[HIST_WAIT], wait, 1ULL << r->shift);
 }
 
-/* A shootdown of the loader's own, which is told apart from what it watches. */
-/* Those of a flush of the kernel's own mappings are none that `TLB:` counts: to load a program on Linux 5.15 makes some. */
+/*
+ * Counts a shootdown of the loader's own, apart from those that it watches. Victims of a flush of the kernel's own mappings are
+ * not passed, because `TLB:` does not count them either: loading a program on Linux 5.15 makes some.
+ */
 static __always_inline void count_self(u64 victims)
 {
-	struct health *h = health();
+	struct probe_health *h = health_of_cpu();
 
 	if (!h)
 		return;
@@ -74,7 +76,7 @@ static __always_inline void count_self(u64 victims)
 	h->self_victims += victims;
 }
 
-/* How long after it was asked a victim began. Clocks of two CPUs may be some ns apart. */
+/* How long after its request a victim began. The clocks of two CPUs may be some ns apart. */
 static __always_inline u64 delay_of(u64 asked, u64 began)
 {
 	return began > asked ? began - asked : 0;
@@ -85,10 +87,10 @@ static __always_inline void count_victim(struct round *r, u64 delay, u32 stall_n
 	struct hists *hists = hists_of_cpu();
 	struct culprit_tally *tally;
 	struct victim_tally *vt;
-	struct health *h;
+	struct probe_health *h;
 
 	if (!victim) {
-		h = health();
+		h = health_of_cpu();
 		if (h)
 			h->crowded++;
 	}
@@ -98,12 +100,12 @@ static __always_inline void count_victim(struct round *r, u64 delay, u32 stall_n
 		count_hit(tally, vt, hists, delay, stall_ns, r->shift);
 }
 
-/* When all its victims are counted. */
+/* Counts the round itself, when all its victims are counted. */
 static __always_inline void finish_round(struct settling *s, struct round *r)
 {
 	struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	struct hists *hists = hists_of_cpu();
-	struct health *h = health();
+	struct probe_health *h = health_of_cpu();
 	u32 records = s->counted;
 
 	if (r->mode == MODE_IN) {

@@ -6,8 +6,8 @@
 #define QUELL_CULPRIT_H
 
 /*
- * Whose requests a csd makes, where the flush does not say it: those of everything have no flush_tlb_info, and since Linux
- * 7.3 the culprit may move between the time when it writes initiating_cpu there and the time when it queues. A csd belongs
+ * The culprit's CPU by the csd, for where the flush does not have it: flushes of everything have no flush_tlb_info, and since
+ * Linux 7.3 the culprit may move between writing initiating_cpu there and queueing. A csd belongs
  * to one (culprit's CPU, victim's CPU) for as long as both are online (cfd_data in kernel/smp.c).
  */
 struct {
@@ -19,32 +19,32 @@ struct {
 } csd_culprit SEC(".maps");
 
 /* The round that was begun last. */
-static __always_inline struct round *last_round(struct own *o)
+static __always_inline struct round *last_round(struct cpu_state *o)
 {
 	return o->skipped ? &o->untimed : round_at(o, o->place);
 }
 
 /*
- * Before another begins: should nobody have come to name the culprit, it has none. Where not all
+ * Ends the last round before another begins. If its culprit was not named until now, it has none. Where not all
  * count, such a round does not, though its victims may; lost_details tells of it.
  */
-static __always_inline void end_last(struct own *o)
+static __always_inline void end_last_round(struct cpu_state *o)
 {
 	if (likely(!o->due))
 		return;
-	unnamed(o, last_round(o));
+	give_up_naming(o, last_round(o));
 	if (o->skipped)
 		count_untimed(&o->untimed, o->untimed.targets);
 }
 
-/* The first target of a round that is not timed. */
-static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, struct own *o, u64 func,
+/* Begins a round that is not timed, at its first target. */
+static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, struct cpu_state *o, u64 func,
 					  struct flush_tlb_info *info)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct round *r = &o->untimed;
 
-	end_last(o);
+	end_last_round(o);
 	o->skipped = 1;
 	o->open = 1;
 	o->func = func;
@@ -68,10 +68,10 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 }
 
 /*
- * The first target of a round. False if there is no place for it, also after room was made: then the loader counts the one
- * that was to be free at this very moment.
+ * Begins a round at its first target. False if there is no place for it, even after room was made: then the loader counts the
+ * round in that place at this very moment.
  */
-static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct own *o, u32 cpu,
+static __always_inline bool begin_timed(struct bpf_raw_tracepoint_args *ctx, struct cpu_state *o, u32 cpu,
 				  u32 target, u64 func, struct __call_single_data *csd, u64 now, u32 shift)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -81,13 +81,13 @@ static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	struct round *r;
 	u32 first, place;
 
-	end_last(o);
+	end_last_round(o);
 	o->skipped = 0;
 	if (!kernel || func == config.fn_flush_kernel) {
 		info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
 		if (!kernel) {
 			mm = number_of(&o->number, (u64)info->mm);
-			space = space_of(info->mm);
+			space = address_space_of(info->mm);
 		}
 		start = info->start;
 		end = info->end;
@@ -97,7 +97,7 @@ static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	place = free_place(o, first);
 	if (unlikely(place >= config.places)) {
 		/* seldom: only where rounds end without a part of this CPU, or overlap */
-		make_room(cpu);
+		free_some_place(cpu);
 		place = free_place(o, first);
 		now = bpf_ktime_get_ns();
 	}
@@ -139,24 +139,26 @@ static __always_inline bool begin(struct bpf_raw_tracepoint_args *ctx, struct ow
 	} else {
 		if (has_sample(o, r))
 			write_sample(ctx, r);
-		/* a request is queued once csd_queue_cpu is over: what takes long there is no part of its delay */
+		/* a request is queued once csd_queue_cpu is over, so the time that naming took is no part of its delay */
 		r->t0 = bpf_ktime_get_ns();
 	}
 	return true;
 }
 
-/* A request, told of before it is queued (llist_add() in smp_call_function_many_cond(), a locked instruction). */
-static __always_inline void tell(struct own *o, struct round *r, u32 cpu, u32 target)
+/*
+ * Tells the victim's CPU of a request before it is queued (llist_add() in smp_call_function_many_cond(), a locked instruction).
+ */
+static __always_inline void tell_request(struct cpu_state *o, struct round *r, u32 cpu, u32 target)
 {
-	struct request *q = request_of(cpu, target, o->place), *before;
-	u32 *last = told_of(cpu, target);
+	struct flush_request *q = flush_request_of(cpu, target, o->place), *before;
+	u32 *last = told_count_of(cpu, target);
 
 	if (unlikely(!q || !last))
 		return;
 	q->at = r->t0;
 	if (r->targets) {
 		q->at = bpf_ktime_get_ns();
-		before = request_of(cpu, o->last, o->place);
+		before = flush_request_of(cpu, o->last, o->place);
 		if (before)
 			before->next = target;
 	}
@@ -166,10 +168,10 @@ static __always_inline void tell(struct own *o, struct round *r, u32 cpu, u32 ta
 	q->told = *last;
 }
 
-/* What that CPU is to know before the request is queued. Mostly it does. */
-static __always_inline void introduce(struct own *o, u32 cpu, u32 target, u64 csd)
+/* Tells the victim's CPU which csd is used and how many rounds are timed, before the request is queued. Mostly it knows. */
+static __always_inline void introduce_csd(struct cpu_state *o, u32 cpu, u32 target, u64 csd)
 {
-	struct pair *pair = pair_of(cpu, target);
+	struct cpu_pair *pair = cpu_pair_of(cpu, target);
 
 	if (unlikely(!pair))
 		return;
@@ -182,12 +184,12 @@ static __always_inline void introduce(struct own *o, u32 cpu, u32 target, u64 cs
 }
 
 /*
- * Is this target of another round than the one that was not closed? Within a round the targets come
+ * Whether this target belongs to another round than the one that was not closed. Within a round the targets come
  * in ascending order, and each flush of an address space has a generation of its own. A flush of the
- * kernel's own mappings is for all CPUs, and so always closed (on_each_cpu()). A batch has nothing to
- * tell: mostly its interrupts go out after the last target is queued, so if all are done, it is over.
+ * kernel's own mappings is for all CPUs, and so always closed (on_each_cpu()). A batch has no
+ * generation: mostly its interrupts go out after the last target is queued, so if all are done, it is over.
  */
-static __always_inline bool another_round(struct own *o, struct round *r, u32 cpu, u32 target,
+static __always_inline bool is_another_round(struct cpu_state *o, struct round *r, u32 cpu, u32 target,
 					  u64 func, struct __call_single_data *csd)
 {
 	struct flush_tlb_info *info;
@@ -204,22 +206,22 @@ static __always_inline bool another_round(struct own *o, struct round *r, u32 cp
 	return all_done(cpu, o->place);
 }
 
-/* The loader was here: whatever comes now is a round of its own. */
-static __always_inline bool is_settled(struct own *o, struct round *r)
+/* Whether the loader has settled the round, so that a further target begins another one. */
+static __always_inline bool is_settled(struct cpu_state *o, struct round *r)
 {
 	return !o->skipped && !o->due && r->state != ROUND_NAMED && r->mode != MODE_OUT;
 }
 
 /*
- * What name_culprit() would answer, where that is what it answered last. bpf_task_pt_regs() is a call, which takes longer
- * than all that is done with the registers; they lie as far from where the stack begins for every thread (task_pt_regs()
- * in arch/x86/include/asm/processor.h, 6.5 to 6.18).
+ * Names the culprit as name_culprit() would, if it is the same as the last time. bpf_task_pt_regs() is a call, which takes
+ * longer than all the work with the registers; they lie as far from where the stack begins for every thread (task_pt_regs() in
+ * arch/x86/include/asm/processor.h, 6.5 to 6.18).
  */
-static __always_inline bool is_named_again(struct own *o, struct round *r, struct task_struct *t)
+static __always_inline bool is_named_again(struct cpu_state *o, struct round *r, struct task_struct *t)
 {
 	u64 stack;
 
-	/* in another it is for the scope to say each time */
+	/* other scopes must be checked on every call */
 	if (config.scope != SCOPE_ALL)
 		return false;
 	stack = number_of(&o->number, (u64)t->stack);
@@ -232,8 +234,8 @@ static __always_inline bool is_named_again(struct own *o, struct round *r, struc
 	return true;
 }
 
-/* The own part of a round that is not timed. It is due where the memory is current's. */
-static __always_inline void end_untimed(struct bpf_raw_tracepoint_args *ctx, struct own *o, struct task_struct *t)
+/* This CPU's own part of a round that is not timed. It is due where the memory is current's. */
+static __always_inline void end_untimed(struct bpf_raw_tracepoint_args *ctx, struct cpu_state *o, struct task_struct *t)
 {
 	struct round *r = &o->untimed;
 
@@ -247,8 +249,8 @@ static __always_inline void end_untimed(struct bpf_raw_tracepoint_args *ctx, str
 		write_sample(ctx, r);
 }
 
-/* While csd_queue_cpu is attached; without, every flush seems to find nobody. */
-static __always_inline bool is_counting(struct own *o)
+/* Whether csd_queue_cpu is attached: without it, every flush seems to find nobody to interrupt. */
+static __always_inline bool is_counting(struct cpu_state *o)
 {
 	u32 counting = *(volatile u32 *)&o->counting;
 
@@ -256,7 +258,7 @@ static __always_inline bool is_counting(struct own *o)
 }
 
 /* This CPU's own part of a round: its targets are all queued and the IPI is sent. */
-static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struct own *o, u64 func,
+static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struct cpu_state *o, u64 func,
 				      u32 cpu)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -266,7 +268,7 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 	if (unlikely(!o->open || o->thread != (u64)t || o->func != func)) {
 		o->open = 0;
 		if (is_flush(func) && is_counting(o))
-			empty_send(o);
+			count_empty_send(o);
 		return;
 	}
 	o->open = 0;
@@ -275,7 +277,7 @@ static __always_inline void end_round(struct bpf_raw_tracepoint_args *ctx, struc
 		return;
 	}
 	r = round_at(o, o->place);
-	settle_some(o, cpu, r->t0);
+	settle_due_rounds(o, cpu, r->t0);
 	if (!o->due)
 		return;
 	o->due = 0;

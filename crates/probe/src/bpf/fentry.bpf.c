@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The same pairs from function entries and exits, for kernels before 6.5, which have no csd_*
+ * Pairs culprits and victims from function entries and exits, for kernels before 6.5, which have no csd_*
  * tracepoints (seen on Linux 5.15, 6.1 and 6.12; bpf_task_pt_regs() needs 5.15).
  *
  *   culprit: smp_call_function_many_cond(mask, func, info, …) in kernel/smp.c: sends, runs its own
@@ -11,11 +11,11 @@
  * culprit's CPU. They do it before csd_unlock(), for which the function waits: when it returns the
  * list is whole, and the round is counted at once. One CPU is in this function once, with preemption
  * off, and not from an interrupt where it has to wait (smp.c warns). That holds up to Linux 7.2; where a culprit can be
- * preempted while it waits the loader does not choose these programs (backend.rs). What a victim leaves says of which
- * flush it is (tag_of() in tag.h), and is left out where that is another than the one that returns.
+ * preempted while it waits the loader does not choose these programs (backend.rs). The times that a victim leaves
+ * name their flush (tag_of() in flush_tag.h), and are left out where that is another than the one that returns.
  *
  * The clock starts when the function is entered, and not when each target is queued: the delay of a
- * later target has in it what queueing the earlier ones took.
+ * later target includes the time that queueing the earlier ones took.
  *
  * That it terminates and takes no lock: as in shootdown.bpf.c.
  */
@@ -25,23 +25,23 @@
 #include <bpf/bpf_core_read.h>
 #include "shootdown.h"
 #include "maps.h"
-#include "hist.h"
-#include "who.h"
-#include "stack.h"
+#include "histogram.h"
+#include "keys.h"
+#include "stack_memo.h"
 #include "pieces.h"
 #include "record.h"
 #include "sample.h"
 #include "count.h"
-#include "each.h"
-#include "tag.h"
-#include "name.h"
+#include "each_target.h"
+#include "flush_tag.h"
+#include "name_culprit.h"
 #include "victim.h"
-#include "scope.h"
-#include "rename.h"
+#include "follow_scope.h"
+#include "task_rename.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* What a victim leaves. Of the first of a row only `cpu` counts: how many came. */
+/* The times that a victim leaves. The first of a row has only a count, in `cpu`: how many victims came. */
 struct arrival {
 	u64 t1; /* the handler began */
 	u32 stall_ns;
@@ -50,7 +50,7 @@ struct arrival {
 	u32 cpu;
 };
 
-/* [culprit's CPU * row]: how many victims came; after it, what they left. A CPU is not its own victim. */
+/* [culprit's CPU * row]: how many victims came; after it, their times. A CPU is not its own victim. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -60,8 +60,8 @@ struct {
 } arrivals SEC(".maps");
 
 /*
- * The CPU that has the kernel's own mappings flushed, all of them: do_flush_tlb_all() is not told by
- * whom. When two do so at once, the first one's last victims go to the second.
+ * The CPU that has all of the kernel's own mappings flushed: do_flush_tlb_all() has no argument that
+ * names it. When two do so at once, the first one's last victims go to the second.
  */
 u32 flushes_all SEC(".data.flushes_all") = ~0U;
 
@@ -79,8 +79,7 @@ static __always_inline struct arrival *arrival_of(u32 cpu, u32 n)
 
 /*
  * The arguments lie at ctx, one after the other (arch_prepare_bpf_trampoline() in arch/x86/net/bpf_jit_comp.c).
- * The type of a function pointer the verifier of no kernel lets through, so that this one is read as memory:
- * bpf_get_func_arg() needs 5.17.
+ * No verifier accepts loading a function-pointer argument, so read it as memory: bpf_get_func_arg() needs 5.17.
  */
 static __always_inline u64 func_of(u64 *ctx)
 {
@@ -100,13 +99,13 @@ int many_begins(u64 *ctx)
 	struct arrival *came;
 	u64 generation = 0;
 	struct round *r;
-	struct own *o;
+	struct cpu_state *o;
 	u32 cpu;
 
 	if (!is_any_flush(func))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
-	o = own_of(cpu);
+	o = cpu_state_of(cpu);
 	came = arrival_of(cpu, 0);
 	if (!o || !came)
 		return 0;
@@ -115,7 +114,7 @@ int many_begins(u64 *ctx)
 		info = (struct flush_tlb_info *)ctx[2];
 		if (is_flush(func)) {
 			mm = (u64)BPF_CORE_READ(info, mm);
-			space = space_of((struct mm_struct *)mm);
+			space = address_space_of((struct mm_struct *)mm);
 			generation = BPF_CORE_READ(info, new_tlb_gen);
 		}
 		start = BPF_CORE_READ(info, start);
@@ -141,7 +140,7 @@ int many_begins(u64 *ctx)
 static long settle_arrival(u32 i, struct settling *s)
 {
 	struct arrival *a = arrival_of(s->cpu, i + 1);
-	struct own *o = own_of(s->cpu);
+	struct cpu_state *o = cpu_state_of(s->cpu);
 	u64 delay, end;
 	struct round *r;
 
@@ -172,20 +171,20 @@ int many_ends(u64 *ctx)
 	struct settling s = {};
 	struct arrival *came;
 	struct round *r;
-	struct own *o;
+	struct cpu_state *o;
 	u32 cpu;
 
 	if (!is_any_flush(func))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
-	o = own_of(cpu);
+	o = cpu_state_of(cpu);
 	came = arrival_of(cpu, 0);
 	if (!o || !came || !o->open)
 		return 0;
 	o->open = 0;
 	if (!came->cpu) {
 		if (is_flush(func))
-			empty_send(o);
+			count_empty_send(o);
 		return 0;
 	}
 	r = round_at(o, 0);
@@ -210,27 +209,27 @@ int many_ends(u64 *ctx)
 
 /* ---- the victim ------------------------------------------------------------------------------ */
 
-/* A CPU runs it for itself too: that is no shootdown. */
-static __always_inline int begins(u32 from, u64 mm, u64 generation)
+/* Notes that a handler begins. A CPU runs it for itself too, which is no shootdown. */
+static __always_inline int handler_begins(u32 from, u64 mm, u64 generation)
 {
 	u32 cpu = bpf_get_smp_processor_id();
-	struct own *me = own_of(cpu);
+	struct cpu_state *me = cpu_state_of(cpu);
 
 	if (!me || from == cpu)
 		return 0;
 	count_interrupt(cpu, from);
 	me->mm = mm;
-	me->hit_tag = tag_of(space_of((struct mm_struct *)mm), generation);
+	me->hit_tag = tag_of(address_space_of((struct mm_struct *)mm), generation);
 	me->from = from;
 	me->t1 = bpf_ktime_get_ns();
 	return 0;
 }
 
-static __always_inline int ends(void)
+static __always_inline int handler_ends(void)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	u32 cpu = bpf_get_smp_processor_id(), n;
-	struct own *me = own_of(cpu);
+	struct cpu_state *me = cpu_state_of(cpu);
 	struct victim_key process;
 	struct arrival *a;
 	u64 now, t1;
@@ -251,7 +250,7 @@ static __always_inline int ends(void)
 	if (!a)
 		return 0;
 	a->t1 = t1;
-	a->stall_ns = clamp(now - t1);
+	a->stall_ns = clamp_ns(now - t1);
 	a->victim = me->victim;
 	a->tag = me->hit_tag;
 	a->cpu = cpu;
@@ -265,13 +264,13 @@ int flush_begins(u64 *ctx)
 {
 	struct flush_tlb_info *info = (struct flush_tlb_info *)ctx[0];
 
-	return begins(BPF_CORE_READ(info, initiating_cpu), (u64)BPF_CORE_READ(info, mm), BPF_CORE_READ(info, new_tlb_gen));
+	return handler_begins(BPF_CORE_READ(info, initiating_cpu), (u64)BPF_CORE_READ(info, mm), BPF_CORE_READ(info, new_tlb_gen));
 }
 
 SEC("fexit/flush_tlb_func")
 int flush_ends(void *ctx)
 {
-	return ends();
+	return handler_ends();
 }
 
 SEC("fentry/do_kernel_range_flush")
@@ -279,13 +278,13 @@ int kernel_range_begins(u64 *ctx)
 {
 	struct flush_tlb_info *info = (struct flush_tlb_info *)ctx[0];
 
-	return begins(BPF_CORE_READ(info, initiating_cpu), 0, 0);
+	return handler_begins(BPF_CORE_READ(info, initiating_cpu), 0, 0);
 }
 
 SEC("fexit/do_kernel_range_flush")
 int kernel_range_ends(void *ctx)
 {
-	return ends();
+	return handler_ends();
 }
 
 SEC("fentry/do_flush_tlb_all")
@@ -293,11 +292,11 @@ int all_begins(void *ctx)
 {
 	u32 from = *(volatile u32 *)&flushes_all;
 
-	return from < config.ncpu ? begins(from, 0, 0) : 0;
+	return from < config.ncpu ? handler_begins(from, 0, 0) : 0;
 }
 
 SEC("fexit/do_flush_tlb_all")
 int all_ends(void *ctx)
 {
-	return ends();
+	return handler_ends();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which processes and which CPUs count. One pair of maps for all programs: the loader gives those of the
- * probe to the programs of function calls too.
+ * The processes and the CPUs in scope. All programs share one pair of maps: the loader gives the probe's maps to the
+ * programs of function calls and of the account too.
  */
 #ifndef QUELL_IN_SCOPE_H
 #define QUELL_IN_SCOPE_H

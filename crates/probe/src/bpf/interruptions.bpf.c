@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Records all that interrupts one thread on one CPU: what the lab lays beside the gaps that the thread itself
+ * Records all that interrupts one thread on one CPU, which the lab compares with the gaps that the thread itself
  * has seen in the time stamp counter.
  *
  * Every program looks at its CPU first and leaves where it is another one, but for csd_queue_cpu, which runs
  * where the request comes from and remembers who asked.
  *
- * There is no loop here. What begins is kept in one slot a kind: interrupts of one kind don't nest, for they run
+ * There is no loop here. An interruption under way is kept in one slot a kind: interrupts of one kind don't nest, for they run
  * with interrupts off, nor do softirqs (kernel/softirq.c: invoke_softirq() only outside of one), and only the
  * watched CPU writes. The hash map takes its bucket's lock with interrupts
  * off and refuses rather than waits on the CPU that holds it, and when it is full (kernel/bpf/hashtab.c): who
- * asked is then 0, and for a shootdown that is counted. What was used is used once: a refused request must not
+ * asked is then 0, and for a shootdown that is counted. An entry is used once: a refused request must not
  * get the name of the one before it. The ring refuses when it is full, or when an NMI finds its lock taken:
  * counted as lost.
  */
@@ -64,7 +64,7 @@ struct {
 	__uint(max_entries, 4096); /* set by the loader */
 } interruptions SEC(".maps");
 
-/* What was lost: records that found no room, and shootdowns of which nobody knows who asked. */
+/* How many records found no room, and how many shootdowns have no known asker. */
 struct lost {
 	u64 records;
 	u64 askers;
@@ -89,7 +89,7 @@ static __always_inline bool is_watched(void)
 	return bpf_get_smp_processor_id() == watch.cpu;
 }
 
-static __always_inline struct asker nobody(void)
+static __always_inline struct asker no_asker(void)
 {
 	struct asker none = { .stack = -1 };
 
@@ -102,7 +102,7 @@ static __always_inline s32 stack_here(void *ctx)
 	return watch.stacks ? (s32)bpf_get_stackid(ctx, &watch_stacks, 0) : -1;
 }
 
-static __always_inline void begins(u32 kind, struct asker by, s32 stack)
+static __always_inline void interruption_begins(u32 kind, struct asker by, s32 stack)
 {
 	struct begun *b = bpf_map_lookup_elem(&begun, &kind);
 
@@ -113,7 +113,7 @@ static __always_inline void begins(u32 kind, struct asker by, s32 stack)
 	b->at = bpf_ktime_get_ns();
 }
 
-static __always_inline void put(u32 kind, u64 begin, u64 end, struct asker by, s32 stack)
+static __always_inline void put_interruption(u32 kind, u64 begin, u64 end, struct asker by, s32 stack)
 {
 	struct interruption *i = bpf_ringbuf_reserve(&interruptions, sizeof(*i), 0);
 
@@ -136,13 +136,13 @@ static __always_inline void put(u32 kind, u64 begin, u64 end, struct asker by, s
 	bpf_ringbuf_submit(i, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void ends(u32 kind)
+static __always_inline void interruption_ends(u32 kind)
 {
 	struct begun *b = bpf_map_lookup_elem(&begun, &kind);
 
 	if (!b || !b->at)
 		return;
-	put(kind, b->at, bpf_ktime_get_ns(), b->by, b->stack);
+	put_interruption(kind, b->at, bpf_ktime_get_ns(), b->by, b->stack);
 	b->at = 0;
 }
 
@@ -150,7 +150,7 @@ SEC("raw_tp/csd_queue_cpu")
 int watch_queue(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 csd = ctx->args[3], now;
-	struct asker by = nobody();
+	struct asker by = no_asker();
 
 	if ((u32)ctx->args[0] != watch.cpu)
 		return 0;
@@ -164,9 +164,9 @@ int watch_queue(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * Whose memory a flush is of, where its request was not seen. That is who asked, or somebody whom the kernel's thread that
- * asked works for: no culprit in any case, but in the watched thread's own process, where it may have been the lab's or
- * another. On one machine (Linux 6.18) a few requests a minute are seen by no tracepoint; why is not known.
+ * Finds the owner of the memory that a flush without a seen request is for. The owner asked, or a kernel thread asked for its
+ * sake. The answer is good unless the owner is the watched thread's own process, where the asker may have been the lab or
+ * another thread. On one machine (Linux 6.18) a few requests a minute are seen by no tracepoint; why is not known.
  */
 static __always_inline bool of_other_memory(u64 csd, struct asker *by)
 {
@@ -187,10 +187,10 @@ SEC("raw_tp/csd_function_entry")
 int watch_call_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], csd = ctx->args[1];
-	struct asker *known, by = nobody();
+	struct asker *known, by = no_asker();
 	bool flush = func == watch.fn_flush_tlb_func;
 
-	/* without a request it is the CPU's own */
+	/* without a request the call is the CPU's own */
 	if (!is_watched() || !csd)
 		return 0;
 	known = bpf_map_lookup_elem(&asked, &csd);
@@ -208,11 +208,11 @@ int watch_call_entry(struct bpf_raw_tracepoint_args *ctx)
 	} else if (flush && !of_other_memory(csd, &by)) {
 		struct lost *lost = losses_here();
 
-		by = nobody();
+		by = no_asker();
 		if (lost)
 			lost->askers++;
 	}
-	begins(flush ? KIND_TLB : KIND_CALL, by, flush ? stack_here(ctx) : -1);
+	interruption_begins(flush ? KIND_TLB : KIND_CALL, by, flush ? stack_here(ctx) : -1);
 	return 0;
 }
 
@@ -222,7 +222,7 @@ int watch_call_exit(struct bpf_raw_tracepoint_args *ctx)
 	u64 func = ctx->args[0], csd = ctx->args[1];
 
 	if (is_watched() && csd)
-		ends(func == watch.fn_flush_tlb_func ? KIND_TLB : KIND_CALL);
+		interruption_ends(func == watch.fn_flush_tlb_func ? KIND_TLB : KIND_CALL);
 	return 0;
 }
 
@@ -231,14 +231,14 @@ int watch_call_exit(struct bpf_raw_tracepoint_args *ctx)
 	int watch_##name##_entry(struct bpf_raw_tracepoint_args *ctx) \
 	{                                                         \
 		if (is_watched())                                 \
-			begins(kind, nobody(), -1);               \
+			interruption_begins(kind, no_asker(), -1);               \
 		return 0;                                         \
 	}                                                         \
 	SEC("raw_tp/" #name "_exit")                              \
 	int watch_##name##_exit(struct bpf_raw_tracepoint_args *ctx)  \
 	{                                                         \
 		if (is_watched())                                 \
-			ends(kind);                               \
+			interruption_ends(kind);                               \
 		return 0;                                         \
 	}
 
@@ -254,7 +254,7 @@ VECTOR(softirq, KIND_SOFTIRQ)
 SEC("raw_tp/page_fault_user")
 int watch_fault(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct asker by = nobody();
+	struct asker by = no_asker();
 	u64 now;
 
 	if (!is_watched())
@@ -265,7 +265,7 @@ int watch_fault(struct bpf_raw_tracepoint_args *ctx)
 	if (by.tid != watch.tid)
 		return 0;
 	now = bpf_ktime_get_ns();
-	put(KIND_FAULT, now, now, by, -1);
+	put_interruption(KIND_FAULT, now, now, by, -1);
 	return 0;
 }
 
@@ -274,22 +274,23 @@ int watch_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *prev = (struct task_struct *)ctx->args[1];
 	struct task_struct *next = (struct task_struct *)ctx->args[2];
-	struct asker by = nobody();
+	struct asker by = no_asker();
 
 	if (!is_watched())
 		return 0;
 	/*
-	 * Taken away while it wanted to run: its state is 0 (kernel/sched/core.c: __schedule(), Linux 5.18). One that
-	 * sleeps waits for what it has asked for, in a fault for the disk or a lock: that is the fault's length.
+	 * The CPU is taken away from a thread that wants to run: its state is 0 (kernel/sched/core.c: __schedule(), Linux
+	 * 5.18). A thread that sleeps waits for its own request, such as a fault for the disk or a lock: that is part of the
+	 * fault.
 	 */
 	if (BPF_CORE_READ(prev, pid) == (int)watch.tid) {
 		if ((u32)ctx->args[3])
 			return 0;
 		by.tgid = BPF_CORE_READ(next, tgid);
 		by.tid = BPF_CORE_READ(next, pid);
-		begins(KIND_SCHED, by, -1);
+		interruption_begins(KIND_SCHED, by, -1);
 	} else if (BPF_CORE_READ(next, pid) == (int)watch.tid) {
-		ends(KIND_SCHED);
+		interruption_ends(KIND_SCHED);
 	}
 	return 0;
 }

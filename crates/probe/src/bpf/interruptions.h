@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What the programs of interruptions and their loader share. The loader's twin of this file is in
+ * The types that the programs of interruptions share with their loader. The loader's twin of this file is in
  * interruptions/layout.rs.
  */
 #ifndef QUELL_INTERRUPTIONS_H
 #define QUELL_INTERRUPTIONS_H
 
-/* Requests under way to one CPU: each other CPU has one of flushes, and one a caller of others. */
+/* The most requests under way to one CPU: each other CPU has one of flushes, and one for each caller of others. */
 #define MAX_ASKED 16384
-/* Different kernel stacks; more are told without. */
+/* The most different kernel stacks; interruptions beyond have none. */
 #define MAX_WATCH_STACKS 1024
 #define WATCH_STACK_DEPTH 64
 
@@ -28,7 +28,7 @@ enum {
 	KIND_IRQ,    /* of a device, and other vectors */
 	KIND_TIMER,  /* of the CPU's own timer */
 	KIND_VECTOR, /* the interrupt of function calls, whatever runs in it */
-	KIND_SOFTIRQ, /* what an interrupt has left to do; interrupts of other kinds nest in it */
+	KIND_SOFTIRQ, /* work that an interrupt has left; interrupts of other kinds nest in it */
 	KINDS,
 };
 
@@ -43,7 +43,7 @@ struct interruption {
 	s32 victim_stack;
 };
 
-_Static_assert(sizeof(struct interruptions_config) == 24, "interruptions/layout.rs: WatchConfig");
+_Static_assert(sizeof(struct interruptions_config) == 24, "interruptions/layout.rs: InterruptionsConfig");
 _Static_assert(sizeof(struct interruption) == 40, "interruptions/layout.rs: InterruptionRecord");
 
 #endif

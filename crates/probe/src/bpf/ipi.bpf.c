@@ -7,7 +7,7 @@
  * there with all that is known of them, and here once more as one function among others.
  *
  * A request is counted when it is queued. Its times come from the victim, which finds it by the csd's
- * address: a csd is in flight once at a time, locked until the victim unlocks it. What is special:
+ * address: a csd is in flight once at a time, locked until the victim unlocks it. Three kinds are special:
  *
  *   async   the victim unlocks the csd before the function runs. So csd_function_entry takes the request
  *           out of the table and keeps it for its CPU: functions of csds don't nest. Should somebody
@@ -47,7 +47,7 @@ struct {
 	__type(value, struct call_tally);
 } calls SEC(".maps");
 
-/* Names by process, of culprits and victims: of the last that had a part. */
+/* The names of culprits' and victims' processes; those that came last are kept. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_CALL_VICTIMS);
@@ -63,7 +63,7 @@ struct {
 	__type(value, struct call_victim);
 } call_victims SEC(".maps");
 
-/* No wake-up waits so long for its CPU's interrupts to be on. */
+/* No wake-up waits so long until its CPU has interrupts on. */
 #define STALE_NS 1000000000ULL
 
 struct in_flight {
@@ -80,7 +80,7 @@ struct {
 	__type(value, struct in_flight);
 } in_flight SEC(".maps");
 
-/* What a CPU runs for another one. */
+/* The call that a CPU runs for another one. */
 struct running {
 	struct in_flight call;
 	u64 t1;
@@ -101,7 +101,7 @@ struct {
 	__type(value, struct call_health);
 } call_healths SEC(".maps");
 
-static __always_inline void lose(void)
+static __always_inline void count_lost_call(void)
 {
 	u32 zero = 0;
 	struct call_health *h = bpf_map_lookup_elem(&call_healths, &zero);
@@ -111,7 +111,7 @@ static __always_inline void lose(void)
 }
 
 /* The tally of a key, made on first sight. Two CPUs may make it at once: one wins, both find it. */
-static __always_inline struct call_tally *tally_of(struct call_key *key)
+static __always_inline struct call_tally *call_tally_of(struct call_key *key)
 {
 	struct call_tally *t = bpf_map_lookup_elem(&calls, key), none = {};
 
@@ -121,20 +121,20 @@ static __always_inline struct call_tally *tally_of(struct call_key *key)
 	return bpf_map_lookup_elem(&calls, key);
 }
 
-static __always_inline bool count(struct call_key *key)
+static __always_inline bool count_call(struct call_key *key)
 {
-	struct call_tally *t = tally_of(key);
+	struct call_tally *t = call_tally_of(key);
 
 	if (!t) {
-		lose();
+		count_lost_call();
 		return false;
 	}
 	__sync_fetch_and_add(&t->calls, 1);
 	return true;
 }
 
-/* The name of the process that runs here: of its first thread, whichever asks. It changes with exec. */
-static __always_inline void name(u32 tgid, struct task_struct *t)
+/* Remembers the name of the process that runs here, which is its first thread's and changes with exec. */
+static __always_inline void remember_name(u32 tgid, struct task_struct *t)
 {
 	struct call_name *known = bpf_map_lookup_elem(&call_names, &tgid), now = {};
 
@@ -168,11 +168,11 @@ int ipi_queue(struct bpf_raw_tracepoint_args *ctx)
 		call.key.flags = CALL_IRQ_WORK;
 	if (ipi_config.scope == SCOPE_ALL || (ipi_config.scope == SCOPE_CPUS && cpu_in_scope(cpu)) ||
 	    (ipi_config.scope == SCOPE_TREE && tgid_in_scope(call.key.tgid))) {
-		call.counted = count(&call.key);
+		call.counted = count_call(&call.key);
 	} else if (ipi_config.scope != SCOPE_TREE) {
 		return 0;
 	}
-	name(call.key.tgid, t);
+	remember_name(call.key.tgid, t);
 	if (type == CSD_TYPE_IRQ_WORK)
 		return 0;
 	call.t0 = bpf_ktime_get_ns();
@@ -242,10 +242,10 @@ int ipi_exit(struct bpf_raw_tracepoint_args *ctx)
 	r->csd = 0;
 	key.func = ctx->args[0];
 	key.tgid = task->tgid;
-	/* not by whom it was sent, but at whom */
-	if (!r->call.counted && (!tgid_in_scope(key.tgid) || !count(&r->call.key)))
+	/* a call that is not in scope by its culprit may be by its victim */
+	if (!r->call.counted && (!tgid_in_scope(key.tgid) || !count_call(&r->call.key)))
 		return 0;
-	t = tally_of(&r->call.key);
+	t = call_tally_of(&r->call.key);
 	if (!t)
 		return 0;
 	stall = bpf_ktime_get_ns() - r->t1;
@@ -264,10 +264,10 @@ int ipi_exit(struct bpf_raw_tracepoint_args *ctx)
 		v = bpf_map_lookup_elem(&call_victims, &key);
 	}
 	if (!v) {
-		lose();
+		count_lost_call();
 		return 0;
 	}
-	name(key.tgid, task);
+	remember_name(key.tgid, task);
 	__sync_fetch_and_add(&v->hits, 1);
 	__sync_fetch_and_add(&v->stall_ns, stall);
 	return 0;

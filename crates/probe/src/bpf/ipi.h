@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What the programs of function calls and their loader share. The loader's twin of this file is in
+ * The types that the programs of function calls share with their loader. The loader's twin of this file is in
  * ipi/layout.rs.
  */
 #ifndef QUELL_IPI_H
@@ -8,10 +8,10 @@
 
 #include "shootdown.h"
 
-/* Distinct (function, culprit, victim CPU), by CPU, and (function, victim); more are counted as lost. */
+/* The most distinct (function, culprit, victim CPU) for each CPU, and (function, victim); more are counted as lost. */
 #define MAX_CALLS 4096
 #define MAX_CALL_VICTIMS 16384
-/* Calls under way. A call beyond is counted without its times. */
+/* The most calls under way. A call beyond is counted without its times. */
 #define MAX_IN_FLIGHT 16384
 
 struct ipi_config {

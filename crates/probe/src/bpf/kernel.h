@@ -75,7 +75,7 @@ struct list_head {
 	struct list_head *next;
 };
 
-/* include/linux/rwsem.h: the holder, and in the lowest bits what kind it is of. */
+/* include/linux/rwsem.h: the holder, with its kind in the lowest bits. */
 struct rw_semaphore {
 	atomic_long_t owner;
 	struct list_head wait_list;
@@ -166,7 +166,7 @@ struct __call_single_node {
 	unsigned int u_flags;
 };
 
-/* kernel/smp.c: one request to one CPU; `info` is what the sender passes to `func`. */
+/* kernel/smp.c: one request to one CPU; `info` is the argument that the sender passes to `func`. */
 struct __call_single_data {
 	struct __call_single_node node;
 	void *info;
@@ -198,7 +198,7 @@ struct flush_tlb_info {
 #define LCB_F_PERCPU 0x10
 /* kernel/locking/rwsem.c */
 #define RWSEM_READER_OWNED 1L
-/* include/linux/smp_types.h: what a request is; checked in 6.1, 6.12 and 6.18. */
+/* include/linux/smp_types.h: the kinds of requests; checked in 6.1, 6.12 and 6.18. */
 #define CSD_TYPE_IRQ_WORK 0x20
 #define CSD_TYPE_TTWU 0x30
 #define CSD_FLAG_TYPE_MASK 0xf0

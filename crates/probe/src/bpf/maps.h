@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the programs know and keep: the configuration, the maps, and who is in scope.
+ * The configuration and the maps of the probe's programs.
  */
 #ifndef QUELL_MAPS_H
 #define QUELL_MAPS_H
 
 #include "in_scope.h"
 
-/* Set by the loader, then read-only: the verifier drops the branches that it rules out. */
-const volatile struct config config SEC(".rodata.config") = {};
+/* The loader sets it, then it is read-only: the verifier drops the branches that it rules out. */
+const volatile struct probe_config config SEC(".rodata.config") = {};
 
 /* In .data, where the loader reads it. */
-struct state state SEC(".data.state") = {
+struct probe_state state SEC(".data.state") = {
 	.next_culprit = 1, /* 0 is for those that found no room */
 	.next_victim = 1,
 	.scope_gen = 1, /* a cached answer about scope is good for one generation */
@@ -27,8 +27,8 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu */
 	__type(key, u32);
-	__type(value, struct own);
-} owns SEC(".maps");
+	__type(value, struct cpu_state);
+} cpu_states SEC(".maps");
 
 /*
  * [victim's CPU * row + culprit's CPU], of the victim's CPU: how often it was interrupted from there. The loader reads
@@ -42,7 +42,9 @@ struct {
 	__type(value, u32);
 } interrupts SEC(".maps");
 
-/* Whom a request interrupted, where there are records; by the cell of the request, or, with fentry, of the arrival. */
+/*
+ * The thread that a request interrupted, where there are records, by the cell of the request or, with fentry, of the arrival.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -104,7 +106,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct health);
+	__type(value, struct probe_health);
 } healths SEC(".maps");
 
 struct {
@@ -119,19 +121,19 @@ struct {
 	__uint(max_entries, 4096); /* set by the loader */
 } records SEC(".maps");
 
-static __always_inline struct health *health(void)
+static __always_inline struct probe_health *health_of_cpu(void)
 {
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&healths, &zero);
 }
 
-static __always_inline struct own *own_of(u32 cpu)
+static __always_inline struct cpu_state *cpu_state_of(u32 cpu)
 {
-	return bpf_map_lookup_elem(&owns, &cpu);
+	return bpf_map_lookup_elem(&cpu_states, &cpu);
 }
 
-static __always_inline struct round *round_at(struct own *o, u32 place)
+static __always_inline struct round *round_at(struct cpu_state *o, u32 place)
 {
 	return &o->rounds[place & (MAX_PLACES - 1)];
 }
@@ -155,7 +157,7 @@ static __always_inline bool is_any_flush(u64 func)
  * As tgid_in_scope(), for the culprit's CPU, which mostly asks about the same process again. Only a yes is
  * remembered: the loader names processes without a new generation.
  */
-static __always_inline bool culprit_in_scope(struct own *o, u32 tgid)
+static __always_inline bool culprit_in_scope(struct cpu_state *o, u32 tgid)
 {
 	u32 gen = *(volatile u32 *)&state.scope_gen;
 

@@ -2,20 +2,20 @@
 /*
  * Pieces of the stacks of programs, for the loader to unwind by .eh_frame: most programs keep no frame pointers.
  *
- * A piece is some pages of the stack from its top on, with the registers. The loader unwinds it and tells, for the next
- * time, where the return addresses lie and what they are. Then a stack at the same instruction, with the same stack
+ * A piece is some pages of the stack from its top on, with the registers. The loader unwinds it and writes, for the next
+ * time, the return addresses and their places into a map. Then a stack at the same instruction, with the same stack
  * pointer, in the same address space, and with the same return addresses at the same places is the same one: the
  * unwinder finds each frame by the one before (.eh_frame says where, by the instruction). There may be several such
  * for one instruction and stack pointer, for callers with frames of one size. Beyond MEMO_WORDS and MEMO_FRAMES nothing
  * is compared, so that of the answers from memory one in PIECE_CHECK is compared with a new piece, and the loader
  * counts those that were wrong.
  *
- * What a piece costs, some microseconds, is bounded on each CPU by a budget. Whoever finds no room, or no budget, or a
- * stack that the loader has not unwound yet, goes by frame pointers.
+ * A piece costs some microseconds, so each CPU has a budget for them. Where there is no room, or no budget, or a
+ * stack that the loader has not unwound yet, frame pointers are used.
  *
  * The rules of account.bpf.c hold here: maps are allocated in advance, loops have constant bounds, and user memory is
- * read without faulting (bpf_probe_read_user()): a page that is not there is not in the piece. The loader may replace what is
- * known while it is read here. Then what is compared may be of two stacks, and equals neither.
+ * read without faulting (bpf_probe_read_user()): a page that is not there is not in the piece. The loader may replace an
+ * entry while it is read here. Then the words that are compared may be of two stacks, and equal neither.
  *
  * The loader's twin of this file is unwind/piece.rs.
  */
@@ -31,7 +31,7 @@
 #define PIECE_CHECK 512
 /* Stacks with one instruction and stack pointer that are told apart. */
 #define STACK_VARIANTS 8
-/* What is compared: so many return addresses, not farther up than so many words. */
+/* So many return addresses are compared, not farther up than so many words. */
 #define RETURN_FRAMES 24
 #define RETURN_WORDS 256
 /* A CPU may take one piece in so many ns on average, and so many ns' worth of them at once. */
@@ -68,7 +68,7 @@ enum {
 	PIECE_SINGLE, /* its number is not given again */
 };
 
-/* What the loader made of a stack. */
+/* Whether the loader has unwound a stack. */
 enum {
 	STACK_PENDING,
 	STACK_UNWOUND,
@@ -182,7 +182,7 @@ static __noinline bool take_piece(void *ctx, struct task_struct *t, struct stack
 	return true;
 }
 
-/* Whether all return addresses lie where they lay. */
+/* Whether all return addresses are in the same places as in the known stack. */
 __noinline int returns_alike(struct known_stack *known, struct stack_words *s)
 {
 	u32 i, at, n;
@@ -201,9 +201,10 @@ __noinline int returns_alike(struct known_stack *known, struct stack_words *s)
 }
 
 /*
- * The number of this thread's user stack, of which the loader has, or gets, a piece. 0: frame pointers must do. The thread
- * is one of a program (is_of_a_program()). Of a stack that the loader has not unwound yet another piece is taken, whose
- * number is of this time alone; with `always` also of one that there is no room to know. `scratch` is 0 in what an NMI may interrupt, and 1 in an NMI.
+ * The number of this thread's user stack, of which the loader has, or gets, a piece; 0 where only frame pointers can be used.
+ * The thread must be one of a program (is_of_a_program()). Another piece is taken of a stack that the loader has not unwound
+ * yet, with a number for this time alone; with `always` also of a stack that finds no room among the known ones. `scratch` is 0
+ * in programs that an NMI may interrupt, and 1 in an NMI.
  */
 static __noinline s32 stack_in_pieces(void *ctx, struct task_struct *t, u32 scratch, bool always)
 {
@@ -238,7 +239,7 @@ static __noinline s32 stack_in_pieces(void *ctx, struct task_struct *t, u32 scra
 			take_piece(ctx, t, &key, number, PIECE_AGAIN);
 		return number;
 	}
-	/* too many look alike: their pieces would be without end */
+	/* too many stacks look alike, and their pieces would never end */
 	if (v == STACK_VARIANTS && !always)
 		return 0;
 	if (!may_take_piece())
@@ -247,7 +248,7 @@ static __noinline s32 stack_in_pieces(void *ctx, struct task_struct *t, u32 scra
 	if (!known) {
 		__builtin_memset(&s->fresh, 0, sizeof(s->fresh));
 		s->fresh.number = number;
-		/* full until the loader empties it, or entered by another CPU just now */
+		/* this fails while the map is full until the loader empties it, or if another CPU has just entered the stack */
 		if (!bpf_map_update_elem(&known_stacks, &key, &s->fresh, BPF_NOEXIST)) {
 			if (take_piece(ctx, t, &key, number, PIECE_NEW))
 				return number;

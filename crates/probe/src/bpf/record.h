@@ -6,30 +6,30 @@
 #ifndef QUELL_RECORD_H
 #define QUELL_RECORD_H
 
-static __always_inline u32 clamp(u64 ns)
+static __always_inline u32 clamp_ns(u64 ns)
 {
 	return ns > 0xffffffff ? 0xffffffff : ns;
 }
 
 /*
- * Room for a record, or NULL: then it is counted as lost. Only culprits write records, with preemption off, and not in
- * interrupts: no atomic is needed.
+ * Reserves room for a record; NULL if there is none, and the record is counted as lost. Only culprits write records, with
+ * preemption off, and not in interrupts: no atomic is needed.
  */
-static __always_inline void *reserve(u64 size)
+static __always_inline void *reserve_record(u64 size)
 {
 	void *record = bpf_ringbuf_reserve(&records, size, 0);
-	struct health *h;
+	struct probe_health *h;
 
 	if (record)
 		return record;
-	h = health();
+	h = health_of_cpu();
 	if (h)
 		h->lost_records++;
 	return NULL;
 }
 
-/* Waking the reader costs an interrupt: it reads on a timer. */
-static __always_inline void submit(void *record)
+/* The reader is not woken, which would cost an interrupt: it reads on a timer. */
+static __always_inline void submit_record(void *record)
 {
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
@@ -40,7 +40,7 @@ static __always_inline bool has_record(struct round *r)
 }
 
 /* Writes the culprit's record: after the IPI is on its way where that is possible. */
-static __always_inline void write_send(void *ctx, struct own *o,
+static __always_inline void write_send(void *ctx, struct cpu_state *o,
 				       struct round *r, u32 cpu)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -62,7 +62,7 @@ static __always_inline void write_send(void *ctx, struct own *o,
 	r->sent = 0;
 	if (o->open)
 		r->t0 = bpf_ktime_get_ns();
-	s = reserve(sizeof(*s));
+	s = reserve_record(sizeof(*s));
 	if (!s)
 		return;
 	s->kind = RECORD_SEND;
@@ -83,7 +83,7 @@ static __always_inline void write_send(void *ctx, struct own *o,
 	s->targets = r->sent;
 	s->cgroup = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(s->comm, sizeof(s->comm));
-	submit(s);
+	submit_record(s);
 }
 
 static __always_inline void write_victim(u32 number, u32 from, u32 cpu, u32 cell, u64 delay, u64 t1, u32 stall_ns)
@@ -93,7 +93,7 @@ static __always_inline void write_victim(u32 number, u32 from, u32 cpu, u32 cell
 
 	if (!thread)
 		return;
-	v = reserve(sizeof(*v));
+	v = reserve_record(sizeof(*v));
 	if (!v)
 		return;
 	v->kind = RECORD_VICTIM;
@@ -104,17 +104,17 @@ static __always_inline void write_victim(u32 number, u32 from, u32 cpu, u32 cell
 	v->seq = number;
 	v->tgid = thread->tgid;
 	v->tid = thread->tid;
-	v->delay_ns = clamp(delay);
+	v->delay_ns = clamp_ns(delay);
 	v->stall_ns = stall_ns;
 	v->zero2 = 0;
 	v->end_ns = t1 + stall_ns;
 	__builtin_memcpy(v->comm, thread->comm, sizeof(v->comm));
-	submit(v);
+	submit_record(v);
 }
 
 static __always_inline void write_end(struct round *r, u32 cpu, u64 end, u32 victims, u32 unseen)
 {
-	struct end_record *e = reserve(sizeof(*e));
+	struct end_record *e = reserve_record(sizeof(*e));
 
 	if (!e)
 		return;
@@ -124,7 +124,7 @@ static __always_inline void write_end(struct round *r, u32 cpu, u64 end, u32 vic
 	e->end_ns = end;
 	e->victims = victims;
 	e->unseen = unseen;
-	submit(e);
+	submit_record(e);
 }
 
 #endif

@@ -10,8 +10,8 @@
 #ifndef QUELL_ROUND_H
 #define QUELL_ROUND_H
 
-#include "each.h"
-#include "tag.h"
+#include "each_target.h"
+#include "flush_tag.h"
 
 /* [culprit's CPU * row + victim's CPU], written by the culprit's CPU, and seldom */
 struct {
@@ -19,17 +19,20 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu * row */
 	__type(key, u32);
-	__type(value, struct pair);
-} pairs SEC(".maps");
+	__type(value, struct cpu_pair);
+} cpu_pairs SEC(".maps");
 
-/* The same: how many requests it told the victim's of. Read where its rounds are counted, and not by the victim's. */
+/*
+ * With the same index: of how many requests the victim's CPU was told. It is read where rounds are counted, and not by the
+ * victim's CPU.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu * row */
 	__type(key, u32);
 	__type(value, u32);
-} told SEC(".maps");
+} told_counts SEC(".maps");
 
 /* [(culprit's CPU * ncpu + victim's CPU) * places + place] */
 struct {
@@ -37,21 +40,21 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* ncpu * ncpu * places */
 	__type(key, u32);
-	__type(value, struct request);
-} requests SEC(".maps");
+	__type(value, struct flush_request);
+} flush_requests SEC(".maps");
 
-static __always_inline struct pair *pair_of(u32 cpu, u32 target)
+static __always_inline struct cpu_pair *cpu_pair_of(u32 cpu, u32 target)
 {
 	u32 cell = cpu * config.row + target;
 
-	return bpf_map_lookup_elem(&pairs, &cell);
+	return bpf_map_lookup_elem(&cpu_pairs, &cell);
 }
 
-static __always_inline u32 *told_of(u32 cpu, u32 target)
+static __always_inline u32 *told_count_of(u32 cpu, u32 target)
 {
 	u32 cell = cpu * config.row + target;
 
-	return bpf_map_lookup_elem(&told, &cell);
+	return bpf_map_lookup_elem(&told_counts, &cell);
 }
 
 static __always_inline u32 request_cell(u32 cpu, u32 target, u32 place)
@@ -59,14 +62,14 @@ static __always_inline u32 request_cell(u32 cpu, u32 target, u32 place)
 	return (cpu * config.ncpu + target) * config.places + (place & (config.places - 1));
 }
 
-static __always_inline struct request *request_of(u32 cpu, u32 target, u32 place)
+static __always_inline struct flush_request *flush_request_of(u32 cpu, u32 target, u32 place)
 {
 	u32 cell = request_cell(cpu, target, place);
 
-	return bpf_map_lookup_elem(&requests, &cell);
+	return bpf_map_lookup_elem(&flush_requests, &cell);
 }
 
-/* Flushes of one address space, one after the other, lie in one place after the other. */
+/* Successive flushes of one address space lie in successive places. */
 static __always_inline u32 first_place(u64 space, u64 generation)
 {
 	return generation + space;
@@ -82,12 +85,12 @@ static __always_inline u32 find_request(u32 from, u32 cpu, u32 first, u32 tag)
 	u16 latest = 0;
 
 	for (i = 0; i < MAX_PLACES; i++) {
-		struct request *q;
+		struct flush_request *q;
 
 		if (i >= config.places)
 			break;
 		place = (first + i) & (config.places - 1);
-		q = request_of(from, cpu, place);
+		q = flush_request_of(from, cpu, place);
 		if (!q)
 			break;
 		if (q->tag != tag || q->t1)
@@ -102,29 +105,29 @@ static __always_inline u32 find_request(u32 from, u32 cpu, u32 first, u32 tag)
 	return found;
 }
 
-/* At its first target. */
-static __always_inline struct settling settling_of(u32 cpu, u32 place, struct round *r)
+/* Starts to settle a round at its first target. */
+static __always_inline struct settling start_settling(u32 cpu, u32 place, struct round *r)
 {
 	return (struct settling){ .cpu = cpu, .place = place, .target = r->first };
 }
 
 /*
- * Has its victim left its times, or can it no more? The csd is free again once the victim is done, so when the next
- * request was told of, the one before is over.
+ * Whether the victim has left its times, or can leave them no more. The csd is free again once the victim is done, so when the
+ * next request was told of, the one before is over.
  */
-static __always_inline bool is_over(struct request *q, u32 cpu, u32 target)
+static __always_inline bool is_over(struct flush_request *q, u32 cpu, u32 target)
 {
 	u32 *last;
 
 	if (q->t1)
 		return true;
-	last = told_of(cpu, target);
+	last = told_count_of(cpu, target);
 	return last && (u16)*last != q->told;
 }
 
-static long see_request(u32 i, struct settling *s)
+static long visit_request(u32 i, struct settling *s)
 {
-	struct request *q = request_of(s->cpu, s->target, s->place);
+	struct flush_request *q = flush_request_of(s->cpu, s->target, s->place);
 
 	if (!q || !is_over(q, s->cpu, s->target))
 		return 1;
@@ -133,12 +136,12 @@ static long see_request(u32 i, struct settling *s)
 	return 0;
 }
 
-VISITS(see_request)
+VISITS(visit_request)
 
-/* Are all victims of a round done that were queued so far? */
+/* Whether all victims of a round that were queued so far are done. */
 __noinline int all_done(u32 cpu, u32 place)
 {
-	struct own *o = own_of(cpu);
+	struct cpu_state *o = cpu_state_of(cpu);
 	struct settling s;
 	struct round *r;
 
@@ -148,10 +151,10 @@ __noinline int all_done(u32 cpu, u32 place)
 	/* it is just beginning */
 	if (!r->targets)
 		return 0;
-	s = settling_of(cpu, place, r);
+	s = start_settling(cpu, place, r);
 	if (r->targets == 1)
-		return !see_request(0, &s);
-	each_target(r->targets, see_request, &s);
+		return !visit_request(0, &s);
+	each_target(r->targets, visit_request, &s);
 	return s.counted == r->targets;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Samples: what one in so many shootdowns asked for, and the code that asked. For who watches a machine
+ * Samples: one in so many shootdowns, with its range and the code that asked for it. They are for watching a machine
  * for long, where records of all would cost too much, and where a table of stacks would fill up.
  */
 #ifndef QUELL_SAMPLE_H
@@ -14,7 +14,7 @@ u32 sample_every SEC(".data.sample_every") = 1;
  * between two is drawn anew each time: a fixed one would beat with the loops of programs, and take the
  * same of their three munmaps every time.
  */
-static __always_inline bool has_sample(struct own *o, struct round *r)
+static __always_inline bool has_sample(struct cpu_state *o, struct round *r)
 {
 	u32 every;
 
@@ -30,7 +30,7 @@ static __always_inline bool has_sample(struct own *o, struct round *r)
 	return true;
 }
 
-/* One that finds no room is none: nothing is counted by samples. */
+/* A sample that finds no room is left out, because counts do not come from samples. */
 static __always_inline void write_sample(void *ctx, struct round *r)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -52,7 +52,7 @@ static __always_inline void write_sample(void *ctx, struct round *r)
 		s->caller = top_of_stack(t);
 	}
 	s->frames = bytes > 0 ? bytes / sizeof(s->stack[0]) : 0;
-	submit(s);
+	submit_record(s);
 }
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counting. A victim only leaves its times, so that it is not stopped for longer than it must be. The
+ * Counts rounds. A victim only leaves its times, so that it is not stopped for longer than it must be. The
  * culprit's CPU counts them some rounds later, mostly while an IPI of its own is on its way, when it
- * would only wait; where rounds end without a part of that CPU, when another needs the place. What a
- * quiet CPU left, the loader has counted (settle_rest).
+ * would only wait; where rounds end without a part of that CPU, when another needs the place. The
+ * rounds that a quiet CPU left are counted by the loader (settle_rest).
  *
  * Some rounds later, so that the two CPUs do not pass the line of a request to and fro each time. But one
  * by one: interrupts are off in a CPU's own part, and two CPUs that shoot at each other fall out of
@@ -21,18 +21,18 @@
 #define SELDOM_NS 1000000
 
 /*
- * No flush is to find it any more, should its victim not have been seen. And the line is the culprit's CPU's from now on:
- * when it has its next request there, it need not wait for that.
+ * Makes sure that no flush finds the request any more if its victim was not seen. The write also fetches the cache line to the
+ * culprit's CPU, which need not wait for it when its next request comes there.
  */
-static __always_inline void retire(struct request *q)
+static __always_inline void retire_request(struct flush_request *q)
 {
 	q->tag = 0;
 }
 
 static long settle_request(u32 i, struct settling *s)
 {
-	struct request *q = request_of(s->cpu, s->target, s->place);
-	struct own *o = own_of(s->cpu);
+	struct flush_request *q = flush_request_of(s->cpu, s->target, s->place);
+	struct cpu_state *o = cpu_state_of(s->cpu);
 	u32 target = s->target, stall, victim;
 	struct round *r;
 	u64 t1, delay;
@@ -42,7 +42,7 @@ static long settle_request(u32 i, struct settling *s)
 	r = round_at(o, s->place);
 	s->target = q->next;
 	t1 = q->t1;
-	retire(q);
+	retire_request(q);
 	if (!t1) {
 		s->unseen++;
 		return 0;
@@ -70,13 +70,13 @@ static __always_inline bool settle_quickly(u32 cpu, u32 place, struct round *r)
 	struct hists *hists = hists_of_cpu();
 	struct culprit_tally *tally;
 	struct victim_tally *vt;
-	struct request *q;
+	struct flush_request *q;
 	u64 t1, delay, stall;
 	u32 victim;
 
 	if (config.recording || r->targets != 1 || r->mode != MODE_IN)
 		return false;
-	q = request_of(cpu, r->first, place);
+	q = flush_request_of(cpu, r->first, place);
 	if (!q || !hists)
 		return false;
 	t1 = q->t1;
@@ -85,7 +85,7 @@ static __always_inline bool settle_quickly(u32 cpu, u32 place, struct round *r)
 	delay = delay_of(q->at, t1);
 	stall = q->stall_ns;
 	victim = q->victim;
-	retire(q);
+	retire_request(q);
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
 	if (!victim || !tally || !vt)
@@ -95,17 +95,17 @@ static __always_inline bool settle_quickly(u32 cpu, u32 place, struct round *r)
 	return true;
 }
 
-/* True for one CPU alone, of those that would count a round. */
-static __always_inline bool take(struct round *r)
+/* Takes a round to count it: true for one CPU alone, of those that try. */
+static __always_inline bool take_round(struct round *r)
 {
 	return r->state == ROUND_NAMED &&
 	       __sync_val_compare_and_swap(&r->state, ROUND_NAMED, ROUND_TAKEN) == ROUND_NAMED;
 }
 
-/* Counts a round that is taken. Not static: verified once, and not once for every way that leads here. */
+/* Counts a round that is taken. It is not static, so that it is verified once, and not for every way that leads here. */
 __noinline int settle_taken(u32 cpu, u32 place)
 {
-	struct own *o = own_of(cpu);
+	struct cpu_state *o = cpu_state_of(cpu);
 	struct settling s;
 	struct round *r;
 
@@ -115,7 +115,7 @@ __noinline int settle_taken(u32 cpu, u32 place)
 	if (r->mode == MODE_SELF) {
 		count_self(r->flags & SEND_KERNEL ? 0 : r->targets);
 	} else if (!settle_quickly(cpu, place, r)) {
-		s = settling_of(cpu, place, r);
+		s = start_settling(cpu, place, r);
 		if (r->targets == 1)
 			settle_request(0, &s);
 		else
@@ -128,21 +128,21 @@ __noinline int settle_taken(u32 cpu, u32 place)
 	return 1;
 }
 
-/* For the CPU whose round it is: counts it, unless it is not to be or the loader does. */
-__noinline int settle(u32 cpu, u32 place)
+/* Counts a round of this CPU's, unless it is not to be counted or the loader does so. */
+__noinline int settle_round(u32 cpu, u32 place)
 {
-	struct own *o = own_of(cpu);
+	struct cpu_state *o = cpu_state_of(cpu);
 
-	return o && take(round_at(o, place)) && settle_taken(cpu, place);
+	return o && take_round(round_at(o, place)) && settle_taken(cpu, place);
 }
 
 /*
- * For the loader, while that CPU may be busy: between the look at a round and the taking of it another may have begun there,
- * and that one is left alone. The CPU may have seen it taken meanwhile, and makes another round of the rest then.
+ * Counts a round for the loader while its CPU may be busy. Between the look at a round and the taking of it another may have
+ * begun there, which is left alone. The CPU may have seen it taken meanwhile, and makes another round of the rest then.
  */
-__noinline int settle_for(u32 cpu, u32 place)
+__noinline int settle_for_loader(u32 cpu, u32 place)
 {
-	struct own *o = own_of(cpu);
+	struct cpu_state *o = cpu_state_of(cpu);
 	struct round *r;
 	u32 number;
 
@@ -150,7 +150,7 @@ __noinline int settle_for(u32 cpu, u32 place)
 		return 0;
 	r = round_at(o, place);
 	number = *(volatile u32 *)&r->number;
-	if (!all_done(cpu, place) || !take(r))
+	if (!all_done(cpu, place) || !take_round(r))
 		return 0;
 	if (*(volatile u32 *)&r->number == number)
 		return settle_taken(cpu, place);
@@ -158,27 +158,27 @@ __noinline int settle_for(u32 cpu, u32 place)
 	return 0;
 }
 
-/* All rounds but the last one that are over. */
+/* Counts all rounds that are over, except the last one. */
 __noinline int settle_all(u32 cpu)
 {
-	struct own *o = own_of(cpu);
+	struct cpu_state *o = cpu_state_of(cpu);
 	u32 i;
 
 	if (!o)
 		return 0;
 	for (i = 0; i < MAX_PLACES; i++) {
 		if (i != o->place && o->rounds[i].state == ROUND_NAMED && all_done(cpu, i))
-			settle(cpu, i);
+			settle_round(cpu, i);
 	}
 	return 0;
 }
 
 /*
- * What is due of the rounds before the last one. Where there are records, all that are over, for they are waited for, and
- * where a CPU shoots seldom; else the one that lies half of the places away, which is of half as many rounds ago where one
- * address space is flushed again and again.
+ * Counts the rounds before the last one that are due. With records, which somebody waits for, and on a CPU that shoots seldom
+ * these are all that are over; else it is the one that lies half of the places away, which is half as many rounds old where
+ * one address space is flushed again and again.
  */
-static __always_inline void settle_some(struct own *o, u32 cpu, u64 now)
+static __always_inline void settle_due_rounds(struct cpu_state *o, u32 cpu, u64 now)
 {
 	u32 place = (o->place + config.places / 2) & (config.places - 1);
 	u64 since = now - o->settled_ns;
@@ -187,17 +187,17 @@ static __always_inline void settle_some(struct own *o, u32 cpu, u64 now)
 	if (config.recording || since > SELDOM_NS)
 		settle_all(cpu);
 	else if (round_at(o, place)->state == ROUND_NAMED && all_done(cpu, place))
-		settle(cpu, place);
+		settle_round(cpu, place);
 }
 
-/* Has the round in that place been counted, or need it not be? */
-static __always_inline bool is_free(struct own *o, u32 place)
+/* Whether the place is free: its round has been counted, or need not be. */
+static __always_inline bool is_free_place(struct cpu_state *o, u32 place)
 {
 	return *(volatile u32 *)&round_at(o, place)->state == ROUND_FREE;
 }
 
-/* A place for another round: of those from that one on, and round again, the first that is free; config.places without. */
-static __always_inline u32 free_place(struct own *o, u32 first)
+/* The first free place for another round, from `first` on and round again; config.places if there is none. */
+static __always_inline u32 free_place(struct cpu_state *o, u32 first)
 {
 	u32 i;
 
@@ -206,16 +206,16 @@ static __always_inline u32 free_place(struct own *o, u32 first)
 
 		if (i >= config.places)
 			break;
-		if (is_free(o, place))
+		if (is_free_place(o, place))
 			return place;
 	}
 	return config.places;
 }
 
 /* Counts the rounds that are over, so that their places are free; or, if none is, the oldest as it is. */
-__noinline int make_room(u32 cpu)
+__noinline int free_some_place(u32 cpu)
 {
-	struct own *o = own_of(cpu);
+	struct cpu_state *o = cpu_state_of(cpu);
 	u32 oldest = 0, age = 0, made = 0, i;
 
 	if (!o)
@@ -224,7 +224,7 @@ __noinline int make_room(u32 cpu)
 		if (o->rounds[i].state != ROUND_NAMED)
 			continue;
 		if (all_done(cpu, i)) {
-			made += settle(cpu, i);
+			made += settle_round(cpu, i);
 			continue;
 		}
 		if (o->current - o->rounds[i].number < age)
@@ -232,7 +232,7 @@ __noinline int make_room(u32 cpu)
 		age = o->current - o->rounds[i].number;
 		oldest = i;
 	}
-	return made || settle(cpu, oldest);
+	return made || settle_round(cpu, oldest);
 }
 
 #endif

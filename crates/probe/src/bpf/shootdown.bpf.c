@@ -10,7 +10,7 @@
  *
  * The csd of a request belongs to the CPU that queues and to the victim's, and is locked from before csd_queue_cpu until
  * csd_function_exit is over. So between two CPUs there is one request at a time, whatever runs on the culprit's CPU
- * meanwhile. The culprit's CPU says which flush the request is of (tag_of() in tag.h) in a cell of the two, and the
+ * meanwhile. The culprit's CPU says which flush the request is of (tag_of() in flush_tag.h) in a cell of the two, and the
  * victim leaves its times in that very cell, or, if none says so, nowhere: no hash, no line that all CPUs write, and no
  * times that could be another round's. The victim finds the culprit's CPU by flush_tlb_info.initiating_cpu, and by the
  * csd where that is another one.
@@ -27,7 +27,7 @@
  * The culprit's own flush comes after all targets are queued, and so closes the round; if it comes
  * and nobody was queued, the flush was an empty send. So tlb_flush, which fires three times a
  * shootdown, is not needed. A CPU that has nothing to flush itself (kswapd, ksmd) closes nothing;
- * another_round() tells its rounds apart.
+ * is_another_round() tells its rounds apart.
  *
  * Nothing here takes a lock but the ring buffer's (interrupts off, no nesting: a raw tracepoint does
  * not recurse on one CPU) and the map's bucket locks for a key that was not seen before. Loops have
@@ -38,26 +38,26 @@
 #include <bpf/bpf_core_read.h>
 #include "shootdown.h"
 #include "maps.h"
-#include "hist.h"
-#include "who.h"
-#include "stack.h"
+#include "histogram.h"
+#include "keys.h"
+#include "stack_memo.h"
 #include "pieces.h"
 #include "record.h"
 #include "sample.h"
 #include "count.h"
 #include "round.h"
 #include "settle.h"
-#include "name.h"
+#include "name_culprit.h"
 #include "victim.h"
 #include "untimed.h"
 #include "culprit.h"
-#include "scope.h"
-#include "rename.h"
+#include "follow_scope.h"
+#include "task_rename.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Once, when nothing is attached yet. */
-static __always_inline void know_loader(struct own *o)
+/* Notes the loader's memory, once, while no program is attached yet. */
+static __always_inline void know_loader(struct cpu_state *o)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 
@@ -66,9 +66,9 @@ static __always_inline void know_loader(struct own *o)
 }
 
 /*
- * For the loader to run: tells a CPU what it is to know of the loader, and which programs are attached (COUNTING_*). The
- * kernel runs it with preemption off (bpf_prog_test_run_raw_tp() in net/bpf/test_run.c). Counts what a CPU left that has
- * timed none for so many ns. With 0 nothing is attached, and all is counted.
+ * The loader runs this program to tell a CPU about the loader's memory and the programs that are attached (COUNTING_*). The
+ * kernel runs it with preemption off (bpf_prog_test_run_raw_tp() in net/bpf/test_run.c). It counts the rounds of a CPU that has
+ * timed none for so many ns. With 0 no program is attached, and all rounds are counted.
  *
  * A CPU that wakes meanwhile finds the round counted, or counts it itself: that is decided by one exchange. Should it be
  * still queueing targets, after all that time, is_settled() makes another round of the rest.
@@ -78,34 +78,34 @@ int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 cpu = ctx->args[0], i;
 	u64 quiet = ctx->args[1];
-	struct own *o = own_of(cpu);
+	struct cpu_state *o = cpu_state_of(cpu);
 
 	if (!o)
 		return 0;
 	if (!o->self_mm)
 		know_loader(o);
-	/* nobody's line is taken away for nothing */
+	/* written only if it changes, so that no cache line is taken from a CPU for nothing */
 	if (o->counting != (u32)ctx->args[2])
 		*(volatile u32 *)&o->counting = ctx->args[2];
 	if (!quiet)
-		end_last(o);
+		end_last_round(o);
 	else if (round_at(o, o->place)->t0 + quiet > bpf_ktime_get_ns())
 		return 0;
 	for (i = 0; i < MAX_PLACES; i++) {
 		if (quiet)
-			settle_for(cpu, i);
+			settle_for_loader(cpu, i);
 		else
-			settle(cpu, i);
+			settle_round(cpu, i);
 	}
 	return 0;
 }
 
 /* ---- the culprit ---------------------------------------------------------------------------- */
 
-/* Counts a request that there is no place for; with what comes next another round begins. */
-static __always_inline void lose_round(struct own *o)
+/* Counts a request that there is no place for. The next request begins another round. */
+static __always_inline void lose_round(struct cpu_state *o)
 {
-	struct health *h = health();
+	struct probe_health *h = health_of_cpu();
 
 	o->open = 0;
 	if (h)
@@ -119,18 +119,18 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 	u64 func = ctx->args[2];
 	struct __call_single_data *csd;
 	struct round *r;
-	struct own *o;
+	struct cpu_state *o;
 	u32 cpu;
 
 	if (unlikely(!is_any_flush(func)))
 		return 0;
 	csd = bpf_core_cast((void *)ctx->args[3], struct __call_single_data);
 	cpu = bpf_get_smp_processor_id();
-	o = own_of(cpu);
+	o = cpu_state_of(cpu);
 	if (unlikely(!o || target >= config.ncpu))
 		return 0;
 	r = last_round(o);
-	if (likely(!o->open) || is_settled(o, r) || another_round(o, r, cpu, target, func, csd)) {
+	if (likely(!o->open) || is_settled(o, r) || is_another_round(o, r, cpu, target, func, csd)) {
 		struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
 		bool skippable = is_flush(func) && may_skip(o, (u64)info->mm);
 		u32 shift = skippable ? shift_of_round(o) : 0;
@@ -142,17 +142,17 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 			u64 now = bpf_ktime_get_ns();
 
 			if (skippable)
-				keep_pace(o, now);
-			if (unlikely(!begin(ctx, o, cpu, target, func, csd, now, shift))) {
+				keep_rate(o, now);
+			if (unlikely(!begin_timed(ctx, o, cpu, target, func, csd, now, shift))) {
 				lose_round(o);
 				return 0;
 			}
 		}
 		r = last_round(o);
 	}
-	introduce(o, cpu, target, ctx->args[3]);
+	introduce_csd(o, cpu, target, ctx->args[3]);
 	if (unlikely(!o->skipped))
-		tell(o, r, cpu, target);
+		tell_request(o, r, cpu, target);
 	o->last = target;
 	r->targets++;
 	if (unlikely(o->skipped && !o->due))
@@ -163,7 +163,7 @@ int csd_queue_cpu(struct bpf_raw_tracepoint_args *ctx)
 /* ---- the victim ------------------------------------------------------------------------------ */
 
 /* Finds the request that this CPU serves, by which the times are left. */
-static __always_inline void handler_begins(struct own *me, u32 cpu, u32 from, u32 first, u32 tag)
+static __always_inline void handler_begins(struct cpu_state *me, u32 cpu, u32 from, u32 first, u32 tag)
 {
 	u32 place = find_request(from, cpu, first, tag);
 
@@ -174,9 +174,9 @@ static __always_inline void handler_begins(struct own *me, u32 cpu, u32 from, u3
 	me->t1 = bpf_ktime_get_ns();
 }
 
-static __always_inline void handler_ends(struct own *me, u32 cpu)
+static __always_inline void handler_ends(struct cpu_state *me, u32 cpu)
 {
-	struct request *q = request_of(me->from, cpu, me->hit_place);
+	struct flush_request *q = flush_request_of(me->from, cpu, me->hit_place);
 	struct task_struct *t = bpf_get_current_task_btf();
 	u64 now = bpf_ktime_get_ns(), t1 = me->t1;
 	struct victim_key process;
@@ -185,7 +185,7 @@ static __always_inline void handler_ends(struct own *me, u32 cpu)
 	if (!q)
 		return;
 	process = name_victim(me, t, me->mm);
-	q->stall_ns = clamp(now - t1);
+	q->stall_ns = clamp_ns(now - t1);
 	q->victim = me->victim;
 	if (config.recording)
 		leave_thread(request_cell(me->from, cpu, me->hit_place), t, &process);
@@ -194,26 +194,26 @@ static __always_inline void handler_ends(struct own *me, u32 cpu)
 	q->t1 = t1;
 }
 
-/* Of a flush of a process's memory, or of a batch. */
-static __always_inline void flush_begins(struct own *me, u32 cpu, u64 key)
+/* A handler of a flush of a process's memory, or of a batch, begins. */
+static __always_inline void flush_begins(struct cpu_state *me, u32 cpu, u64 key)
 {
 	struct __call_single_data *csd = bpf_core_cast((void *)key, struct __call_single_data);
 	struct flush_tlb_info *info = bpf_core_cast((void *)csd->info, struct flush_tlb_info);
 	u64 mm = number_of(&me->mm, (u64)info->mm), generation = info->new_tlb_gen;
-	u64 space = space_of(info->mm);
+	u64 space = address_space_of(info->mm);
 	u32 from = info->initiating_cpu;
-	struct pair *pair;
+	struct cpu_pair *pair;
 
 	/* keep the two loads apart: the verifier treats kernel and map memory differently */
 	barrier_var(from);
-	pair = pair_of(from, cpu);
+	pair = cpu_pair_of(from, cpu);
 	if (unlikely(!pair || pair->csd != key)) {
 		u32 *culprit = bpf_map_lookup_elem(&csd_culprit, &key);
 
 		if (!culprit)
 			return;
 		from = *culprit;
-		pair = pair_of(from, cpu);
+		pair = cpu_pair_of(from, cpu);
 		if (!pair)
 			return;
 	}
@@ -231,19 +231,19 @@ int csd_function_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0], key = ctx->args[1];
 	u32 cpu, *culprit;
-	struct own *o;
+	struct cpu_state *o;
 
 	if (unlikely(!is_any_flush(func)))
 		return 0;
 	cpu = bpf_get_smp_processor_id();
-	o = own_of(cpu);
+	o = cpu_state_of(cpu);
 	if (unlikely(!o))
 		return 0;
 	if (!key) {
 		end_round(ctx, o, func, cpu);
 		return 0;
 	}
-	/* should the end of one that was timed not have been seen, this one's is not it */
+	/* the end of a timed handler may not have been seen, and the end of this one must not be taken for it */
 	o->t1 = 0;
 	if (likely(is_flush(func))) {
 		flush_begins(o, cpu, key);
@@ -262,11 +262,11 @@ SEC("raw_tp/csd_function_exit")
 int csd_function_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 func = ctx->args[0];
-	struct own *me;
+	struct cpu_state *me;
 
 	if (!ctx->args[1] || !is_any_flush(func))
 		return 0;
-	me = own_of(bpf_get_smp_processor_id());
+	me = cpu_state_of(bpf_get_smp_processor_id());
 	if (me && me->t1)
 		handler_ends(me, bpf_get_smp_processor_id());
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What the probe and its loader share: keys, tallies and records.
+ * The types that the probe shares with its loader: keys, tallies and records.
  *
  * The loader's twin of this file is layout.rs. The sizes are checked at the end of this file and in
  * a test there, against the same numbers.
@@ -21,8 +21,8 @@ enum scope_kind {
 	SCOPE_CPUS,
 };
 
-/* What the loader tells the probe. */
-struct config {
+/* The configuration that the loader writes for the probe. */
+struct probe_config {
 	u64 fn_flush_tlb_func;
 	u64 fn_flush_all;    /* do_flush_tlb_all */
 	u64 fn_flush_kernel; /* do_kernel_range_flush */
@@ -42,15 +42,15 @@ struct config {
 	u32 zero;
 };
 
-/* What the probe tells the loader. */
-struct state {
+/* The state that the probe writes for the loader. */
+struct probe_state {
 	u32 next_culprit;
 	u32 next_victim;
 	u32 scope_gen;
 	u32 zero;
 };
 
-/* How a culprit is told apart. 16 bytes, so that a comparison is two loads. */
+/* The key that tells culprits apart. It has 16 bytes, so that a comparison is two loads. */
 struct culprit_key {
 	u32 tgid;   /* with by_cgroup the lower half of the cgroup's id, */
 	s32 kstack; /* kernel stack where the system call doesn't tell the cause, else KSTACK_* */
@@ -92,7 +92,7 @@ struct victim_info {
 	char comm[COMM_LEN];
 };
 
-/* Per CPU and culprit. Written by who settles: the culprit's CPU, or the one that the loader is on. */
+/* The counts of a culprit on one CPU. The CPU that settles a round writes them: the culprit's, or the loader's. */
 struct culprit_tally {
 	u64 shootdowns;
 	u64 full;
@@ -131,13 +131,13 @@ struct hist {
 	u64 max;
 };
 
-/* One lookup for all: on the victim's side every ns is everybody's. */
+/* One lookup finds all histograms, because lookups cost time while others wait. */
 struct hists {
 	struct hist of[HIST_KINDS];
 };
 
 /* Counters of the probe itself, one a CPU. */
-struct health {
+struct probe_health {
 	u64 empty_sends;   /* flushes in scope that found nobody to interrupt */
 	u64 lost_records;  /* records that found the ring full */
 	u64 lost_stacks;   /* stacks that found the table full or could not be walked */
@@ -161,7 +161,7 @@ enum {
 	SEND_KERNEL = 2, /* there is none: the kernel's own mappings */
 };
 
-/* One a shootdown. */
+/* The record of a shootdown by its culprit. */
 struct send_record {
 	u8 kind;
 	u8 flags;
@@ -181,7 +181,7 @@ struct send_record {
 	char comm[COMM_LEN];
 };
 
-/* One a victim. */
+/* The record of one victim. */
 struct victim_record {
 	u8 kind;
 	u8 bystander;
@@ -198,7 +198,7 @@ struct victim_record {
 	char comm[COMM_LEN];
 };
 
-/* After the victims, where send_record could not tell how many there will be, or one was not seen. */
+/* The record after the victims', where send_record could not tell how many there will be, or one was not seen. */
 struct end_record {
 	u16 kind;
 	u16 culprit_cpu; /* with seq the name of the shootdown */
@@ -211,7 +211,7 @@ struct end_record {
 /* Frames of a sample: enough to get past the wrappers of system calls. */
 #define SAMPLE_FRAMES 4
 
-/* One a sample. */
+/* The record of a sample. */
 struct sample_record {
 	u8 kind;
 	u8 flags; /* SEND_* */
@@ -225,7 +225,7 @@ struct sample_record {
 	u64 stack[SAMPLE_FRAMES]; /* of user space, innermost first; beyond `frames` lies anything */
 };
 
-/* Where a round is on its way. Only one CPU at a time takes it from ROUND_NAMED to ROUND_TAKEN. */
+/* The states of a round. Only one CPU at a time takes it from ROUND_NAMED to ROUND_TAKEN. */
 enum {
 	ROUND_FREE,  /* counted, or out of scope: its place is for another */
 	ROUND_OPEN,  /* begun, and its culprit not named */
@@ -234,7 +234,7 @@ enum {
 };
 
 /* Whether a round counts. */
-enum mode {
+enum round_mode {
 	MODE_OUT,   /* not in scope */
 	MODE_IN,    /* counted from the start */
 	MODE_LATER, /* counted if a victim turns out to be in scope */
@@ -264,7 +264,7 @@ struct round {
  * csd_queue_cpu to after csd_function_exit, so there is one at a time, whoever runs on the culprit's CPU meanwhile.
  * Two in a line.
  */
-struct request {
+struct flush_request {
 	/* by the culprit's CPU, before the victim can hear of it */
 	u64 at;	 /* queued, ns */
 	u32 tag; /* of which flush: tag_of() */
@@ -276,7 +276,7 @@ struct request {
 	u32 victim;   /* index of the tally */
 };
 
-/* What only records need of a victim. */
+/* The fields of a victim that only records need. */
 struct hit_thread {
 	u32 tgid;
 	u32 tid;
@@ -285,26 +285,26 @@ struct hit_thread {
 	char comm[COMM_LEN];
 };
 
-/* What a culprit's CPU tells a victim's, once and for long. */
-struct pair {
+/* The facts that a culprit's CPU tells a victim's; they seldom change. */
+struct cpu_pair {
 	u64 csd;   /* that it makes requests by */
 	u32 shift; /* one in 1 << shift of its rounds is timed */
 	u32 zero;
 };
 
-/* When eBPF programs are attached one by one, and taken away. */
+/* The phases in which eBPF programs are attached one by one, and taken away. */
 enum {
-	COUNTING_NOT, /* csd_queue_cpu is not attached: what flushes seems to find nobody */
+	COUNTING_NOT, /* csd_queue_cpu is not attached, so that every flush seems to find nobody */
 	COUNTING_ALL,
 	COUNTING_TIMED, /* from now on every round is timed, */
 	COUNTING_TOLD,	/* and now a victim leaves times only for requests that it was told of */
 };
 
 /*
- * What a CPU keeps for itself. Rounds that are not timed, which are most of a CPU that shoots often, touch four lines
- * of it; what they are to know of the loader is there too, so that it takes no page of its own.
+ * The state that a CPU keeps for itself. Rounds that are not timed, which are most of a CPU that shoots often, touch four cache
+ * lines of it. The facts about the loader that they need are in these lines too.
  */
-struct own {
+struct cpu_state {
 	struct round rounds[MAX_PLACES]; /* as culprit */
 	struct round untimed; /* the last that is not timed */
 	/* as culprit, in all rounds */
@@ -335,7 +335,7 @@ struct own {
 	u32 place;     /* where that is */
 	u32 tag;       /* and of which flush: tag_of() */
 	u32 sampled;   /* with samples how many rounds come before the next; else how many had no stack */
-	/* what the loader has set */
+	/* set by the loader */
 	u64 self_mm;   /* its memory, whose rounds are counted apart */
 	u32 regs_at;   /* where in a thread's stack its registers lie */
 	u32 counting;  /* COUNTING_* */
@@ -363,22 +363,22 @@ struct own {
 	u32 scope_gen;
 } __attribute__((aligned(128)));
 
-_Static_assert(__builtin_offsetof(struct own, call) % 64 == 0, "a line");
-_Static_assert(__builtin_offsetof(struct own, self_mm) % 64 == 0, "a line");
-_Static_assert(__builtin_offsetof(struct own, paced_ns) % 64 == 0, "a line");
-_Static_assert(sizeof(struct config) == 80, "layout.rs: Config");
-_Static_assert(sizeof(struct state) == 16, "layout.rs: State");
+_Static_assert(__builtin_offsetof(struct cpu_state, call) % 64 == 0, "a line");
+_Static_assert(__builtin_offsetof(struct cpu_state, self_mm) % 64 == 0, "a line");
+_Static_assert(__builtin_offsetof(struct cpu_state, paced_ns) % 64 == 0, "a line");
+_Static_assert(sizeof(struct probe_config) == 80, "layout.rs: ProbeConfig");
+_Static_assert(sizeof(struct probe_state) == 16, "layout.rs: ProbeState");
 _Static_assert(sizeof(struct culprit_info) == 40, "layout.rs: CulpritInfo");
 _Static_assert(sizeof(struct victim_info) == 24, "layout.rs: VictimInfo");
 _Static_assert(sizeof(struct culprit_tally) == 64, "layout.rs: CulpritCounts");
 _Static_assert(sizeof(struct victim_tally) == 32, "layout.rs: VictimCounts");
-_Static_assert(sizeof(struct health) == 72, "layout.rs: Health");
+_Static_assert(sizeof(struct probe_health) == 72, "layout.rs: ProbeHealth");
 _Static_assert(sizeof(struct send_record) == 88, "layout.rs: SendRecord");
 _Static_assert(sizeof(struct victim_record) == 56, "layout.rs: VictimRecord");
 _Static_assert(sizeof(struct end_record) == 24, "layout.rs: EndRecord");
 _Static_assert(sizeof(struct sample_record) == 72, "layout.rs: SampleRecord");
-_Static_assert(sizeof(struct pair) == 16 && sizeof(struct request) == 32, "none across lines");
+_Static_assert(sizeof(struct cpu_pair) == 16 && sizeof(struct flush_request) == 32, "none across lines");
 _Static_assert(sizeof(struct round) == 64, "a line");
-_Static_assert(sizeof(struct own) % 128 == 0, "pairs of lines");
+_Static_assert(sizeof(struct cpu_state) % 128 == 0, "pairs of lines");
 
 #endif

@@ -9,14 +9,14 @@
  * more with each flush of an address space), and how many of the culprit's CPU are timed: that changes
  * seldom, and is told to each victim's CPU before a request to it is queued, of which one is in flight at a time.
  *
- * What comes of most rounds is written to come straight, without jumps and calls (hence likely()): behind an interrupt,
+ * The path of most rounds is straight, without jumps and calls (hence likely()): behind an interrupt,
  * and still more behind a hypervisor, the CPU foresees few of them, and a return can cost 10 ns where the kernel guards
  * itself against Spectre's kin. In all that took a fifth of the probe's time away (docs/agent.md).
  */
 #ifndef QUELL_UNTIMED_H
 #define QUELL_UNTIMED_H
 
-#define MOST_SHIFT 7 /* one in 128 is timed at least */
+#define MAX_SHIFT 7 /* one in 128 is timed at least */
 /* A rate is looked at after so many rounds, or after so long. */
 #define PACE_ROUNDS 256
 #define PACE_NS 20000000
@@ -24,10 +24,10 @@
 #define PACE_TIMED 16
 
 /*
- * Is it a round of which the count is enough? A batch has no memory, and what the loader does is counted
+ * Whether the count of the round is enough. A batch has no memory to decide by, and the loader's own rounds are counted
  * apart. In the scope of a process the victim must know whose the memory is.
  */
-static __always_inline bool may_skip(struct own *o, u64 mm)
+static __always_inline bool may_skip(struct cpu_state *o, u64 mm)
 {
 	struct mm_struct *m = (struct mm_struct *)mm;
 
@@ -36,7 +36,7 @@ static __always_inline bool may_skip(struct own *o, u64 mm)
 	return mm && mm != o->self_mm;
 }
 
-/* The verifier lets nobody calculate with a pointer, but what was in a map is a number. */
+/* The verifier lets no program calculate with a pointer, but a word that was in a map is a number. */
 static __always_inline u64 number_of(u64 *place, u64 pointer)
 {
 	*(volatile u64 *)place = pointer;
@@ -44,7 +44,7 @@ static __always_inline u64 number_of(u64 *place, u64 pointer)
 }
 
 /*
- * By a hash of both, as chance would have it: of a program that shoots in a pattern it is not always the same
+ * Decides by a hash of both, as if by chance: of a program that shoots in a pattern it is not always the same
  * one, and of programs that end after a few not always the same few. (The steps of a multiplicative hash with
  * a fold between; the constants are the golden ratio's and the one of Murmur3's finalizer.)
  */
@@ -60,8 +60,8 @@ static __always_inline bool is_untimed(u64 mm, u64 generation, u32 shift)
 
 /* ---- the culprit's side ---------------------------------------------------------------------- */
 
-/* How many of this CPU's rounds are timed from this one on. */
-static __always_inline u32 shift_of_round(struct own *o)
+/* Decides how many of this CPU's rounds are timed from this one on. */
+static __always_inline u32 shift_of_round(struct cpu_state *o)
 {
 	if (unlikely(o->next_shift && (*(volatile u32 *)&o->counting != COUNTING_ALL ||
 				       bpf_jiffies64() - o->timed_tick > config.slow_ticks)))
@@ -70,8 +70,8 @@ static __always_inline u32 shift_of_round(struct own *o)
 	return o->shift;
 }
 
-/* At a round that is timed: how often does this CPU shoot, and what follows for the rounds after this? */
-static __always_inline void keep_pace(struct own *o, u64 now)
+/* Looks, at a round that is timed, how often this CPU shoots, and decides how many of the next rounds are timed. */
+static __always_inline void keep_rate(struct cpu_state *o, u64 now)
 {
 	u32 rounds = o->begun - o->paced_at, shift = 0;
 	u64 each, window = (u64)config.timed_apart_ns * PACE_TIMED;
@@ -84,7 +84,7 @@ static __always_inline void keep_pace(struct own *o, u64 now)
 	each = (now - o->paced_ns) / rounds;
 	o->paced_at = o->begun;
 	o->paced_ns = now;
-	while (shift < MOST_SHIFT && each < config.timed_apart_ns >> shift)
+	while (shift < MAX_SHIFT && each < config.timed_apart_ns >> shift)
 		shift++;
 	/* a rate between two steps is not to go to and fro */
 	if (shift + 1 == o->shift && each * 2 < (u64)(config.timed_apart_ns >> shift) * 3)
@@ -93,25 +93,25 @@ static __always_inline void keep_pace(struct own *o, u64 now)
 }
 
 /*
- * Flushes that a process in scope asks for, of memory that no process in scope owns: another's, or its own when it ends, for
- * that has no owner then. Their victims can't know otherwise that they are in scope.
+ * The flushes that a process in scope asks for and whose memory no process in scope owns: another's, or its own when it ends
+ * and the memory has no owner any more. Their victims can't know otherwise that they are in scope.
  */
-struct flush {
-	u64 space; /* space_of() */
+struct flush_name {
+	u64 space; /* address_space_of() */
 	u64 generation;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
-	__type(key, struct flush);
+	__type(key, struct flush_name);
 	__type(value, u8);
 } strange_flushes SEC(".maps");
 
-/* Before the first request of a round is queued. */
+/* Enters such a flush before the first request of its round is queued. */
 static __always_inline void tell_if_strange(struct round *r, u64 generation)
 {
-	struct flush key = { space_of((struct mm_struct *)r->mm), generation };
+	struct flush_name key = { address_space_of((struct mm_struct *)r->mm), generation };
 	u8 one = 1;
 
 	if (config.scope == SCOPE_TREE && r->mode == MODE_IN && !owner_in_scope(r->mm))
@@ -120,12 +120,12 @@ static __always_inline void tell_if_strange(struct round *r, u64 generation)
 
 static __always_inline bool is_strange(u64 space, u64 generation)
 {
-	struct flush key = { space, generation };
+	struct flush_name key = { space, generation };
 
 	return bpf_map_lookup_elem(&strange_flushes, &key);
 }
 
-/* A round whose culprit is named: there is nothing to wait for. */
+/* Counts an untimed round whose culprit is named: its victims need not be waited for. */
 static __always_inline void count_untimed(struct round *r, u32 victims)
 {
 	struct culprit_tally *tally;
@@ -143,11 +143,11 @@ static __always_inline void count_untimed(struct round *r, u32 victims)
 	count_self(victims);
 }
 
-/* One more victim of a round that is counted already. */
-static __always_inline void count_one_more(struct own *o, struct round *r)
+/* Counts one more victim of a round that is counted already. */
+static __always_inline void count_one_more(struct cpu_state *o, struct round *r)
 {
 	struct culprit_tally *tally;
-	struct health *h = health();
+	struct probe_health *h = health_of_cpu();
 
 	if (r->state != ROUND_NAMED || !h)
 		return;
@@ -162,8 +162,8 @@ static __always_inline void count_one_more(struct own *o, struct round *r)
 
 /* ---- the victim's side ----------------------------------------------------------------------- */
 
-/* In scope is what a process in scope asks for, mostly of its own memory, or whose memory is in scope. */
-static __always_inline bool memory_in_scope(struct own *me, struct task_struct *t, u64 mm, u64 space, u64 generation)
+/* Whether a flush is in scope: a process in scope asked for it, mostly for its own memory, or owns the memory. */
+static __always_inline bool memory_in_scope(struct cpu_state *me, struct task_struct *t, u64 mm, u64 space, u64 generation)
 {
 	u32 gen;
 
@@ -181,8 +181,8 @@ static __always_inline bool memory_in_scope(struct own *me, struct task_struct *
 	return true;
 }
 
-/* Of one in flight only this CPU knows whom it interrupts. */
-static __always_inline void count_untimed_victim(struct own *me, u64 mm, u64 space, u64 generation)
+/* Counts the thread that an untimed flush interrupts, which only this CPU knows. */
+static __always_inline void count_untimed_victim(struct cpu_state *me, u64 mm, u64 space, u64 generation)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct victim_tally *vt;

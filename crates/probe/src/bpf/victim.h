@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The victim's side of a round: whom it interrupts. Interrupts are off meanwhile, so a CPU is in one handler at a time.
+ * The victim's side of a round: the thread that it interrupts. Interrupts are off meanwhile, so a CPU is in one handler at a
+ * time.
  */
 #ifndef QUELL_VICTIM_H
 #define QUELL_VICTIM_H
 
 /*
- * With by_cgroup: does the process run here that was named last, in the same groups? To ask for their id is a call and
+ * Whether, with by_cgroup, the process runs here that was named last, in the same groups. To ask for their id is a call and
  * four loads, one after the other. An address may be given to other groups, but not while a process is in these; one
  * that went to others and from there to such is counted where it was, until another one runs here.
  */
-static __always_inline bool is_named_still(struct own *me, struct task_struct *t, u64 groups, u32 bystander)
+static __always_inline bool is_named_still(struct cpu_state *me, struct task_struct *t, u64 groups, u32 bystander)
 {
 	return me->victim && me->named_tgid == (u32)t->tgid && me->cgroups == groups &&
 	       (me->vkey.bystander & 1) == bystander;
 }
 
-/* Who runs on this CPU, interrupted for that memory: 0, as of a batch, is not known. */
-static __always_inline struct victim_key name_victim(struct own *me, struct task_struct *t, u64 mm)
+/* Names the thread that runs on this CPU and is interrupted for that memory, which is 0 for a batch. */
+static __always_inline struct victim_key name_victim(struct cpu_state *me, struct task_struct *t, u64 mm)
 {
 	struct victim_key process = { .tgid = t->tgid, .bystander = mm && (u64)t->mm != mm };
 	struct victim_key key = process;
@@ -46,7 +47,7 @@ static __always_inline struct victim_key name_victim(struct own *me, struct task
 	return process;
 }
 
-/* What a record needs of it. */
+/* Leaves the fields of the thread that a record needs. */
 static __always_inline void leave_thread(u32 cell, struct task_struct *t, struct victim_key *process)
 {
 	struct hit_thread *thread = bpf_map_lookup_elem(&hit_threads, &cell);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The account of the whole machine for who watches for months: by cgroup, with next to nothing kept of each thread.
+ * The account of the whole machine for an agent that watches for months: by cgroup, with next to nothing kept of each thread.
  *
  *   CPU time      a sample at each tick of a clock event on each CPU, of which only those in the kernel are sent
  *   blocked time  each sleep that memory management may have made, counted here by cgroup, call and kernel stack
  *
- * Most switches cost a look at the state in which a thread leaves its CPU, and one at a cell of an array for the thread
- * that comes. Only a program's thread that sleeps uninterruptibly (account.bpf.c says why these), or within a page fault,
- * has its stack walked, and that is bounded too: of a CPU with more such sleeps than it may walk the rest goes by call, and
- * the reader takes it for what the others of that call are. The stack's name is a hash of its addresses, which says the same for as long as the kernel runs: whoever
- * reads learns it once and takes it out of its map, so that the map never fills up with what is known.
+ * Most switches cost a look at the state in which a thread leaves its CPU, and one at a cell of an array for the thread that
+ * comes. Only a program's thread that sleeps uninterruptibly (account.bpf.c says why these), or within a page fault, has its
+ * stack walked, and that is bounded too: a CPU with more such sleeps than it may walk counts the rest by call alone, and the
+ * reader shares these out as the others of that call are. A stack's name is a hash of its addresses, which means the same for
+ * as long as the kernel runs: the reader learns it once and takes it out of its map, so that the map never fills up with known
+ * stacks.
  *
  * All maps are allocated in advance, for sched_switch runs under the lock of a run queue. The only loop is over the
  * frames of a stack.
@@ -19,7 +20,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "watch.h"
-#include "call.h"
+#include "current_call.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -51,7 +52,7 @@ struct {
 	__type(value, struct sleep_stack);
 } sleep_stacks SEC(".maps");
 
-/* Too large for the stack. Programs of one map each: the timer may interrupt the others, but not itself. */
+/* These values are too large for the stack. Each map is of one program: the timer may interrupt the others, but not itself. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -87,7 +88,7 @@ static __always_inline struct watch_health *health_here(void)
 	return bpf_map_lookup_elem(&watch_healths, &zero);
 }
 
-static __always_inline void lost_sleep(void)
+static __always_inline void count_lost_sleep(void)
 {
 	struct watch_health *h = health_here();
 
@@ -95,7 +96,7 @@ static __always_inline void lost_sleep(void)
 		h->lost_sleeps++;
 }
 
-/* What names a stack: never 0. */
+/* The hash that names a stack; it is never 0. */
 static __always_inline u64 hash_of(struct sleep_stack *stack)
 {
 	u64 hash = stack->depth;
@@ -157,7 +158,7 @@ static __always_inline void fall_asleep(struct bpf_raw_tracepoint_args *ctx, str
 	u64 now;
 	s32 nr;
 
-	/* what the kernel's own threads wait for is no program's time */
+	/* waits of the kernel's own threads are no program's time */
 	if (!state || state & (TASK_DEAD | TASK_NOLOAD) || t->flags & (PF_KTHREAD | PF_IO_WORKER))
 		return;
 	nr = call_of(t);
@@ -167,7 +168,7 @@ static __always_inline void fall_asleep(struct bpf_raw_tracepoint_args *ctx, str
 	if (!s)
 		return;
 	if (s->tid && s->tid != tid) {
-		lost_sleep();
+		count_lost_sleep();
 		return;
 	}
 	s->nr = nr;
@@ -192,7 +193,7 @@ static __always_inline void wake_up(struct sleeper *s)
 		tally = bpf_map_lookup_elem(&sleeps, &key);
 	}
 	if (!tally) {
-		lost_sleep();
+		count_lost_sleep();
 		return;
 	}
 	__sync_fetch_and_add(&tally->sleeps, 1);
@@ -238,7 +239,7 @@ int watch_sample(struct bpf_perf_event_data *ctx)
 	s = bpf_map_lookup_elem(&sample_scratch, &zero);
 	if (!s)
 		return 0;
-	/* of what was interrupted: nothing where that is the program's own code, which is no memory management */
+	/* the stack of the interrupted code, which is empty where that is the program's own: that is no memory management */
 	bytes = bpf_get_stack(ctx, s->frames, WATCH_KERNEL_DEPTH * sizeof(u64), 0);
 	if (bytes <= 0)
 		return 0;
@@ -260,7 +261,7 @@ int watch_sample(struct bpf_perf_event_data *ctx)
 	bytes = __builtin_offsetof(struct watch_sample, frames) + (kernel + user) * sizeof(u64);
 	if (bytes > sizeof(*s))
 		return 0;
-	/* its reader comes by the clock */
+	/* the reader is not woken: it comes by the clock */
 	if (bpf_ringbuf_output(&watch_samples, s, bytes, BPF_RB_NO_WAKEUP)) {
 		struct watch_health *h = health_here();
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What the programs of the account of who watches for months and their loader share. The loader's twin of this file is
+ * The types that the programs which watch a machine for months share with their loader. The loader's twin of this file is
  * account/watch/layout.rs.
  */
 #ifndef QUELL_WATCH_H
@@ -8,17 +8,17 @@
 
 #include "shootdown.h"
 
-/* Frames that are kept of the kernel's stack and of the program's. */
+/* The most frames that are kept of the kernel's stack and of the program's. */
 #define WATCH_KERNEL_DEPTH 48
 #define WATCH_USER_DEPTH 24
 /* Threads that memory management may have put to sleep, by the lower bits of their number: a power of two. */
 #define MAX_SLEEPERS 16384
-/* Kernel stacks of sleeps that the loader has not read yet. */
+/* The most kernel stacks of sleeps that the loader has not read yet. */
 #define MAX_SLEEP_STACKS 1024
-/* A CPU walks no more kernel stacks than one in so long, with so many more at once: other sleeps go by their call. */
+/* A CPU walks one kernel stack in so long on average, and so many at once; other sleeps are counted by their call. */
 #define WALK_EVERY_NS 2000000
 #define WALKS_AT_ONCE 64
-/* Sleeps that are told apart, by cgroup, call and kernel stack. */
+/* The most sleeps that are told apart, by cgroup, call and kernel stack. */
 #define MAX_SLEEPS 4096
 
 struct watch_config {
@@ -46,7 +46,7 @@ struct sleeper {
 	s32 nr;
 	u64 since;
 	u64 cgroup;
-	u64 stack; /* what names its kernel stack */
+	u64 stack; /* the hash that names its kernel stack */
 };
 
 struct sleep_key {

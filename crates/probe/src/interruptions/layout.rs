@@ -1,9 +1,9 @@
-//! What the programs of interruptions write, as Rust reads it: the twin of `bpf/interruptions.h`.
+//! The records of the programs that see interruptions, as Rust reads them: the twin of `bpf/interruptions.h`.
 
 use crate::layout::{Pod, pod};
 
 pod! {
-    struct WatchConfig {
+    struct InterruptionsConfig {
         fn_flush_tlb_func: u64,
         cpu: u32,
         tid: u32,
@@ -33,7 +33,13 @@ mod tests {
     /// Check that no type has padding, and that sizes are those of the static assertions in interruptions.h.
     #[test]
     fn layouts_agree() {
-        assert_eq!((size_of::<WatchConfig>(), WatchConfig::padding()), (24, 0));
+        assert_eq!(
+            (
+                size_of::<InterruptionsConfig>(),
+                InterruptionsConfig::padding()
+            ),
+            (24, 0)
+        );
         let record = (
             size_of::<InterruptionRecord>(),
             InterruptionRecord::padding(),

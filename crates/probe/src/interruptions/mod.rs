@@ -10,72 +10,79 @@ use std::rc::Rc;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
 use quell_event::{Backtraces, Interruption, InterruptionKind};
 
-use crate::causes::{self, Causes};
+use crate::bpf_maps;
+use crate::causes::Causes;
 use crate::error::{Error, Result};
-use crate::kernel::{self, Symbols, release};
+use crate::kernel::{self, KernelSymbols, kernel_release};
 use crate::layout as shared;
-use crate::loader;
-use crate::ring::Ring;
-use layout::{InterruptionRecord, LostCounts, WatchConfig};
-use ways::{Came, Ways};
+use crate::record_ring::RecordRing;
+use layout::{InterruptionRecord, InterruptionsConfig, LostCounts};
+use ways::{WayCounts, Ways};
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/interruptions.bpf.o"));
+const INTERRUPTIONS_OBJECT: &[u8] =
+    include_bytes!(concat!(env!("OUT_DIR"), "/interruptions.bpf.o"));
 
-/// Records that are read in one go.
-const AT_ONCE: usize = 1 << 16;
+/// The most records that one call reads.
+const MAX_INTERRUPTIONS_AT_ONCE: usize = 1 << 16;
 
-/// Room for records, bytes: half a second of the worst case there is, at 40 bytes each with the ring's header.
-const RING_BYTES: u32 = 8 << 20;
+/// The ring has room for half a second of the worst case, at 40 bytes a record with the ring's header.
+const INTERRUPTION_RING_BYTES: u32 = 8 << 20;
 
-/// Programs that the lab can't do without: what they attach to is there from Linux 6.5 on.
-const NEEDED: &[&str] = &[
+/// The tracepoints that the lab can't do without. Linux has them since 6.5.
+const NEEDED_TRACEPOINTS: &[&str] = &[
     "csd_queue_cpu",
     "csd_function_entry",
     "csd_function_exit",
     "sched_switch",
-    // without it a fault's gap would be of no cause, and the mechanisms that fault would be said to do less
+    // Without this one a fault's gap would have no cause, and mechanisms that fault would seem to do less than they do.
     "page_fault_user",
 ];
 
-/// What the ring's reader keeps.
+/// The interruptions that the ring's reader has taken, until they are asked for.
 #[derive(Default)]
-struct Seen {
+struct SeenInterruptions {
     taken: Vec<Interruption>,
-    /// By process.
+    /// The ways of shootdowns, by the culprit's process.
     ways: HashMap<u32, Ways>,
 }
 
 /// A watch of one thread on one CPU.
 pub struct Interruptions {
-    // the links go first
+    // Fields are dropped in this order: the links go first.
     links: Vec<Link>,
-    ring: Ring,
-    seen: Rc<RefCell<Seen>>,
+    ring: RecordRing,
+    seen: Rc<RefCell<SeenInterruptions>>,
     stacks: MapHandle,
     losses: MapHandle,
     object: Object,
 }
 
 impl Interruptions {
-    /// Loads the programs for this CPU and this thread on it, and attaches them; with `stacks`, both sides of every
-    /// shootdown, which takes microseconds each.
+    /// Loads the programs for this CPU and this thread on it, and attaches them; with `stacks`, the stacks of both sides of
+    /// every shootdown are kept too, which takes microseconds each.
     ///
     /// # Errors
     ///
     /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
     pub fn attach(cpu: u32, tid: u32, stacks: bool) -> Result<Self> {
-        Self::with(cpu, tid, process_of(tid)?, stacks, &[])
+        Self::attach_without(cpu, tid, process_of(tid)?, stacks, &[])
     }
 
-    /// `left_out`: tracepoints that a test does without.
-    fn with(cpu: u32, tid: u32, tgid: u32, stacks: bool, left_out: &[&str]) -> Result<Self> {
-        let (symbols, flushes) = kernel::prepare()?;
+    /// Attaches all programs but those of the tracepoints in `left_out`, which only tests name.
+    fn attach_without(
+        cpu: u32,
+        tid: u32,
+        tgid: u32,
+        stacks: bool,
+        left_out: &[&str],
+    ) -> Result<Self> {
+        let (symbols, flushes) = kernel::find_flush_functions()?;
         kernel::require_host_pids()?;
-        require(&symbols)?;
+        require_lab_tracepoints(&symbols)?;
         let mut open = ObjectBuilder::default()
-            .open_memory(OBJECT)
+            .open_memory(INTERRUPTIONS_OBJECT)
             .map_err(Error::load("open the eBPF object of interruptions"))?;
-        let config = WatchConfig {
+        let config = InterruptionsConfig {
             fn_flush_tlb_func: flushes.flush_tlb_func,
             cpu,
             tid,
@@ -84,36 +91,41 @@ impl Interruptions {
         };
         for mut map in open.maps_mut() {
             match map.name().to_string_lossy().as_ref() {
-                ".rodata.watch" => map.set_initial_value(shared::bytes(&config)),
-                "interruptions" => map.set_max_entries(RING_BYTES),
+                ".rodata.watch" => map.set_initial_value(shared::bytes_of(&config)),
+                "interruptions" => map.set_max_entries(INTERRUPTION_RING_BYTES),
                 _ => Ok(()),
             }
             .map_err(Error::load("configure the eBPF programs of interruptions"))?;
         }
-        // a vector that this kernel was built without can't interrupt either
+        // A vector whose tracepoint this kernel lacks is one that it was built without, so it can't interrupt.
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
             let tracepoint = section.trim_start_matches("raw_tp/");
             let wanted = !left_out.contains(&tracepoint);
             program.set_autoload(wanted && symbols.has_tracepoint(tracepoint));
         }
-        let object = open
-            .load()
-            .map_err(Error::judge("load the eBPF programs of interruptions"))?;
-        let seen = Rc::new(RefCell::new(Seen::default()));
-        let theirs = Rc::clone(&seen);
-        let ring = Ring::new(&loader::map(&object, "interruptions")?, move |bytes| {
-            // never borrowed while the ring is read
-            if let (Some(record), Ok(mut seen)) = (shared::read(bytes), theirs.try_borrow_mut()) {
-                seen.add(&record);
-            }
-        })?;
+        let object = open.load().map_err(Error::from_program_load(
+            "load the eBPF programs of interruptions",
+        ))?;
+        let seen = Rc::new(RefCell::new(SeenInterruptions::default()));
+        let seen_by_reader = Rc::clone(&seen);
+        let ring = RecordRing::new(
+            &bpf_maps::open_map(&object, "interruptions")?,
+            move |bytes| {
+                // Nobody else borrows the interruptions while the ring is read.
+                if let (Some(record), Ok(mut seen)) =
+                    (shared::read_pod(bytes), seen_by_reader.try_borrow_mut())
+                {
+                    seen.add_record(&record);
+                }
+            },
+        )?;
         let mut watch = Self {
             links: Vec::new(),
             ring,
             seen,
-            stacks: loader::map(&object, "watch_stacks")?,
-            losses: loader::map(&object, "losses")?,
+            stacks: bpf_maps::open_map(&object, "watch_stacks")?,
+            losses: bpf_maps::open_map(&object, "losses")?,
             object,
         };
         watch.resume()?;
@@ -145,18 +157,18 @@ impl Interruptions {
         Ok(())
     }
 
-    /// Takes the programs away for a while: a run without them says what they cost.
+    /// Takes the programs away for a while: a run without them shows the cost of watching.
     pub fn pause(&mut self) {
         self.links.clear();
     }
 
-    /// What was recorded since the last call, in the order of its ends.
+    /// The interruptions since the last call, in the order in which they ended.
     ///
     /// # Errors
     ///
     /// If libbpf fails to read.
     pub fn take(&self) -> Result<Vec<Interruption>> {
-        while self.ring.read(AT_ONCE)? {}
+        while self.ring.read_records(MAX_INTERRUPTIONS_AT_ONCE)? {}
         Ok(std::mem::take(&mut self.seen.borrow_mut().taken))
     }
 
@@ -171,11 +183,11 @@ impl Interruptions {
             return Ok(None);
         };
         let causes = Causes::unattached();
-        let named = |id| causes.kernel_names(&causes::stack(&self.stacks, id)?);
-        ways::backtraces(ways, named)
+        let named = |id| causes.kernel_names(&bpf_maps::stack_addresses(&self.stacks, id)?);
+        ways::name_ways(ways, named)
     }
 
-    /// Records that were lost so far, and shootdowns of which nobody knows who asked.
+    /// How many records were lost so far, and how many shootdowns have no known culprit.
     ///
     /// # Errors
     ///
@@ -183,28 +195,28 @@ impl Interruptions {
     pub fn lost(&self) -> Result<u64> {
         let cpus = self
             .losses
-            .lookup_percpu(&shared::ONLY.to_ne_bytes(), MapFlags::ANY)
+            .lookup_percpu(&shared::ONLY_KEY.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::load("read what was lost of interruptions"))?;
         let cpus = cpus.unwrap_or_default();
         let lost = cpus.iter().map(|cpu| {
-            let lost: LostCounts = shared::read(cpu).unwrap_or_default();
+            let lost: LostCounts = shared::read_pod(cpu).unwrap_or_default();
             lost.records + lost.askers
         });
         Ok(lost.sum())
     }
 }
 
-impl Seen {
-    fn add(&mut self, record: &InterruptionRecord) {
-        // a kind that only a newer object would write is left out
-        let Some(interruption) = interruption(record) else {
+impl SeenInterruptions {
+    fn add_record(&mut self, record: &InterruptionRecord) {
+        // A kind that only a newer object would write is left out.
+        let Some(interruption) = to_interruption(record) else {
             return;
         };
         self.taken.push(interruption);
         if record.culprit_stack >= 0 && record.victim_stack >= 0 {
             let sides = (record.culprit_stack, record.victim_stack);
             let ways = self.ways.entry(record.tgid).or_default();
-            ways.entry(sides).or_default().add(&Came {
+            ways.entry(sides).or_default().add(&WayCounts {
                 shootdowns: 1,
                 stall_ns: record.end_ns.saturating_sub(record.begin_ns),
             });
@@ -212,7 +224,6 @@ impl Seen {
     }
 }
 
-/// Says what this kernel lacks for it, if it does.
 /// The process that the thread belongs to.
 fn process_of(tid: u32) -> Result<u32> {
     let path = format!("/proc/{tid}/status");
@@ -228,21 +239,25 @@ fn process_of(tid: u32) -> Result<u32> {
     })
 }
 
-fn require(symbols: &Symbols) -> Result<()> {
-    match NEEDED.iter().find(|name| !symbols.has_tracepoint(name)) {
+/// Fails with the name of the first needed tracepoint that this kernel lacks.
+fn require_lab_tracepoints(symbols: &KernelSymbols) -> Result<()> {
+    match NEEDED_TRACEPOINTS
+        .iter()
+        .find(|name| !symbols.has_tracepoint(name))
+    {
         None => Ok(()),
         Some(name) => Err(Error::Missing {
             what: format!(
                 "the lab needs the tracepoint '{name}' (Linux 6.5), and this kernel ({}) has none",
-                release()
+                kernel_release()
             ),
             help: "boot a newer kernel; 'quell stat' counts shootdowns on this one".to_owned(),
         }),
     }
 }
 
-/// `None` for a kind that only a newer object would write.
-fn interruption(record: &InterruptionRecord) -> Option<Interruption> {
+/// The interruption of a record; `None` for a kind that only a newer object would write.
+fn to_interruption(record: &InterruptionRecord) -> Option<Interruption> {
     Some(Interruption {
         kind: InterruptionKind::from_number(record.kind)?,
         begin_ns: record.begin_ns,
@@ -294,7 +309,7 @@ mod tests {
             let cpu = u32::try_from(victim).unwrap();
             let own = std::process::id();
             let left_out = ["csd_queue_cpu"];
-            let probe = Interruptions::with(cpu, tid, tgid(own), false, &left_out);
+            let probe = Interruptions::attach_without(cpu, tid, tgid(own), false, &left_out);
             let seen = probe.and_then(|probe| {
                 let mut page = vec![0_u8; 1 << 20];
                 let mut seen = Vec::new();
@@ -310,8 +325,8 @@ mod tests {
                     seen.extend(probe.take()?);
                     seen.retain(|i| i.kind == InterruptionKind::Tlb);
                     let lost = probe.lost()?;
-                    // what belongs to nobody else is in both: in the records, as nobody's, and among the lost; others' storms are
-                    // told as theirs, and are not waited for
+                    // what belongs to nobody else is in both: in the records, as nobody's, and among the lost; others' storms
+                    // are told as theirs, and are not waited for
                     let told = seen.iter().filter(|i| i.tgid == own).count();
                     let enough = told >= ENOUGH || lost >= ENOUGH as u64;
                     if enough || began.elapsed() > PATIENCE {

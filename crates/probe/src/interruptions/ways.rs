@@ -7,42 +7,46 @@ use std::collections::HashMap;
 use quell_event::{Backtraces, Way};
 
 use crate::error::Result;
-use crate::resolve::is_probes;
+use crate::resolver::is_probe_function;
 
-/// Ways that are named. One operation comes by a handful; more would only be those of a machine that is busy otherwise.
-const MOST: usize = 32;
+/// The most ways that are named. One operation comes by a handful; more would only be those of a machine that is busy with
+/// something else.
+const MAX_NAMED_WAYS: usize = 32;
 
-/// What came by the numbers of a culprit's and a victim's stack.
-pub(super) type Ways = HashMap<(i32, i32), Came>;
+/// Ways by the numbers of the culprit's and the victim's stack.
+pub(super) type Ways = HashMap<(i32, i32), WayCounts>;
 
-/// What came by one way.
+/// The shootdowns that came by one way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Came {
+pub(super) struct WayCounts {
     pub(super) shootdowns: u64,
-    /// The victim's time in their handlers.
+    /// How long the victim was in their handlers.
     pub(super) stall_ns: u64,
 }
 
-impl Came {
+impl WayCounts {
     pub(super) fn add(&mut self, more: &Self) {
         self.shootdowns += more.shootdowns;
         self.stall_ns += more.stall_ns;
     }
 }
 
-/// The ways by the names that `named` has for a stack; nothing of none.
-pub(super) fn backtraces(
+/// The ways with the functions that `named` returns for a stack; `None` if there are no ways.
+pub(super) fn name_ways(
     ways: &Ways,
     named: impl Fn(i32) -> Result<Vec<String>>,
 ) -> Result<Option<Backtraces>> {
     let mut all: Vec<_> = ways.iter().collect();
-    // by number too, so that what is kept is no accident
+    // The number decides between equal ones, so that the choice of those that are kept is no accident.
     all.sort_by_key(|(sides, came)| (Reverse(came.shootdowns), **sides));
-    let rare = all.split_off(all.len().min(MOST));
-    // two places in one function are two stacks, and one way
+    let rare = all.split_off(all.len().min(MAX_NAMED_WAYS));
+    // Two places in one function are two stacks, but one way.
     let mut told: Vec<Way> = Vec::new();
     for (&(culprit, victim), came) in all {
-        let (culprit, victim) = (kernels(named(culprit)?), kernels(named(victim)?));
+        let (culprit, victim) = (
+            without_probe_functions(named(culprit)?),
+            without_probe_functions(named(victim)?),
+        );
         let same = told
             .iter_mut()
             .find(|way| way.culprit == culprit && way.victim == victim);
@@ -68,10 +72,10 @@ pub(super) fn backtraces(
     }))
 }
 
-/// Without the probe's own functions, which come first.
-fn kernels(names: Vec<String>) -> Vec<String> {
+/// The functions of a stack without the probe's own, which come first.
+fn without_probe_functions(names: Vec<String>) -> Vec<String> {
     let names = names.into_iter();
-    names.skip_while(|name| is_probes(name)).collect()
+    names.skip_while(|name| is_probe_function(name)).collect()
 }
 
 #[cfg(test)]
@@ -79,7 +83,7 @@ mod tests {
     use super::*;
 
     fn ways(all: &[((i32, i32), u64)]) -> Ways {
-        let came = |n: u64| Came {
+        let came = |n: u64| WayCounts {
             shootdowns: n,
             stall_ns: n * 100,
         };
@@ -96,11 +100,11 @@ mod tests {
         Ok(names.map(str::to_owned).to_vec())
     }
 
-    /// Check that stacks of the same names are one way, without the probe's own, that the most frequent comes first and is told apart, and that no
-    /// shootdown is lost: those of ways beyond the most are counted.
+    /// Check that stacks of the same names are one way, without the probe's own, that the most frequent comes first and is told
+    /// apart, and that no shootdown is lost: those of ways beyond the most are counted.
     #[test]
     fn all_shootdowns_are_told() {
-        let told = backtraces(&ways(&[((10, 20), 3), ((11, 25), 4), ((30, 20), 5)]), named);
+        let told = name_ways(&ways(&[((10, 20), 3), ((11, 25), 4), ((30, 20), 5)]), named);
         let told = told.unwrap().unwrap();
         assert_eq!((told.shootdowns, told.others), (7, 0));
         assert_eq!(told.culprit, ["f1", "entry"]);
@@ -114,11 +118,11 @@ mod tests {
         let many: Vec<_> = (0_i32..40)
             .map(|i| ((i * 10, 0), 100 - u64::from(i.unsigned_abs())))
             .collect();
-        let told = backtraces(&ways(&many), named).unwrap().unwrap();
-        assert_eq!(told.ways.len(), MOST);
+        let told = name_ways(&ways(&many), named).unwrap().unwrap();
+        assert_eq!(told.ways.len(), MAX_NAMED_WAYS);
         let kept: u64 = told.ways.iter().map(|w| w.shootdowns).sum();
         assert_eq!(kept + told.others, many.iter().map(|(_, n)| n).sum::<u64>());
         assert_eq!(told.shootdowns, 100);
-        assert!(backtraces(&Ways::new(), named).unwrap().is_none());
+        assert!(name_ways(&Ways::new(), named).unwrap().is_none());
     }
 }

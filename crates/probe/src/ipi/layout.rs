@@ -1,4 +1,4 @@
-//! What the programs of function calls write, as Rust reads it: the twin of `bpf/ipi.h`.
+//! The tables of the programs that see function calls, as Rust reads them: the twin of `bpf/ipi.h`.
 
 use crate::layout::{Pod, pod};
 
@@ -37,7 +37,7 @@ pod! {
     }
 }
 
-/// Of irq_work: its handler is not traced.
+/// The call is an irq_work, whose handler has no tracepoint.
 pub(super) const CALL_IRQ_WORK: u8 = 1;
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use quell_event::{Cause, Counts, CulpritTally, Histogram, Tally, VictimTally};
 
-use super::{Probe, QUIET, interrupts, lookup};
+use super::{MIN_QUIET_TIME, Probe, tlb_interrupts};
+use crate::bpf_maps::read_value;
 use crate::error::{Error, Result};
-use crate::layout::{self, CulpritCounts, Health, State, VictimCounts, VictimInfo};
+use crate::layout::{self, CulpritCounts, ProbeHealth, ProbeState, VictimCounts, VictimInfo};
 
-/// Where in a tally the same process (or cgroup), cause and detail is.
-type Known = HashMap<(u64, Cause, Option<String>), usize>;
+/// The places of a tally's rows, by process (or cgroup), cause and detail.
+type TallyIndex = HashMap<(u64, Cause, Option<String>), usize>;
 
 impl Probe {
     /// Everything that was counted so far. Exact once detached; before, CPUs are read one after
@@ -20,9 +21,9 @@ impl Probe {
     ///
     /// If a map can't be read.
     pub fn tally(&mut self) -> Result<Tally> {
-        let mut tally = self.shootdowns()?;
+        let mut tally = self.tally_without_calls()?;
         if let Some(ipi) = &self.ipi {
-            tally.calls = Some(ipi.calls(&self.causes.borrow())?);
+            tally.calls = Some(ipi.counted_calls(&self.causes.borrow())?);
         }
         Ok(tally)
     }
@@ -32,19 +33,19 @@ impl Probe {
     /// # Errors
     ///
     /// If a map can't be read.
-    pub fn shootdowns(&mut self) -> Result<Tally> {
-        // the order of records is the culprit's CPU's alone
+    pub fn tally_without_calls(&mut self) -> Result<Tally> {
+        // With records the loader keeps out, because only the culprit's CPU keeps them in order.
         if self.ended.is_none() && !self.recording {
-            self.settle(QUIET)?;
+            self.settle_rounds(MIN_QUIET_TIME)?;
         }
-        let state = lookup(&self.maps.state, 0)?;
-        let state: State = layout::read(&state).unwrap_or_default();
+        let state = read_value(&self.maps.state, 0)?;
+        let state: ProbeState = layout::read_pod(&state).unwrap_or_default();
         let mut tally = Tally {
             duration_ns: self.duration_ns(),
             kernel_interrupts: self.kernel_interrupts(),
             ..Tally::default()
         };
-        let mut known = Known::new();
+        let mut known = TallyIndex::new();
         for index in 0..state.next_culprit {
             self.add_culprit(index, &mut known, &mut tally)?;
         }
@@ -62,33 +63,33 @@ impl Probe {
         Ok(tally)
     }
 
-    /// Is there hardly any room left to tell culprits and victims apart? Nothing leaves the table, also not with its
-    /// process.
+    /// Whether hardly any room is left to tell culprits and victims apart. No row leaves the table, even when its process
+    /// ends.
     ///
     /// # Errors
     ///
     /// If a map can't be read.
     pub fn is_nearly_full(&self) -> Result<bool> {
-        let state = lookup(&self.maps.state, 0)?;
-        let state: State = layout::read(&state).unwrap_or_default();
+        let state = read_value(&self.maps.state, 0)?;
+        let state: ProbeState = layout::read_pod(&state).unwrap_or_default();
         let used = state.next_culprit.max(state.next_victim);
         Ok(used > self.keys / 4 * 3)
     }
 
-    /// What the kernel itself counted meanwhile, of all culprits.
+    /// The TLB interrupts that the kernel itself counted meanwhile, of all culprits.
     fn kernel_interrupts(&self) -> Option<u64> {
         let now = if self.ended.is_some() {
             self.interrupts_ended
         } else {
-            interrupts()
+            tlb_interrupts()
         };
         Some(now?.wrapping_sub(self.interrupts?))
     }
 
-    fn add_culprit(&self, index: u32, known: &mut Known, tally: &mut Tally) -> Result<()> {
+    fn add_culprit(&self, index: u32, known: &mut TallyIndex, tally: &mut Tally) -> Result<()> {
         let mut counts = Counts::default();
-        for cpu in per_cpu(&self.maps.culprit_tallies, index)? {
-            let Some(c) = layout::read::<CulpritCounts>(&cpu) else {
+        for cpu in read_per_cpu(&self.maps.culprit_tallies, index)? {
+            let Some(c) = layout::read_pod::<CulpritCounts>(&cpu) else {
                 continue;
             };
             counts.add(&Counts {
@@ -105,7 +106,7 @@ impl Probe {
         if counts == Counts::default() {
             return Ok(());
         }
-        let who = self.causes.borrow_mut().culprit(index)?;
+        let who = self.causes.borrow_mut().find_culprit(index)?;
         let (pid, comm, told_by) = if self.by_cgroup {
             (0, who.comm, who.cgroup)
         } else {
@@ -114,7 +115,7 @@ impl Probe {
         let same = (told_by, who.cause, who.detail.clone());
         if let Some(&at) = known.get(&same) {
             tally.culprits[at].counts.add(&counts);
-            // what shot last as it started a program has that one's name (bpf/rename.h)
+            // The row of a process that last shot while it started a program has that program's name (bpf/task_rename.h).
             if who.cause == Cause::Exec {
                 tally.culprits[at].comm = comm;
             }
@@ -134,13 +135,13 @@ impl Probe {
 
     fn add_victim(&self, index: u32, tally: &mut Tally) -> Result<()> {
         let (mut hits, mut stall_ns) = (0, 0);
-        for cpu in per_cpu(&self.maps.victim_tallies, index)? {
-            let Some(c) = layout::read::<VictimCounts>(&cpu) else {
+        for cpu in read_per_cpu(&self.maps.victim_tallies, index)? {
+            let Some(c) = layout::read_pod::<VictimCounts>(&cpu) else {
                 continue;
             };
             hits += c.hits + c.untimed;
             stall_ns += c.stall_ns;
-            // of those that are timed, who settles them knows
+            // Timed victims without room were counted already when their round was settled.
             if index == 0 {
                 tally.lost.crowded += c.untimed;
             }
@@ -148,8 +149,8 @@ impl Probe {
         if hits == 0 {
             return Ok(());
         }
-        let info = lookup(&self.maps.victim_infos, index)?;
-        let info: VictimInfo = layout::read(&info).unwrap_or_default();
+        let info = read_value(&self.maps.victim_infos, index)?;
+        let info: VictimInfo = layout::read_pod(&info).unwrap_or_default();
         let (pid, cgroup, comm) = if index == 0 {
             (0, 0, quell_event::MORE.to_owned())
         } else if self.by_cgroup {
@@ -177,10 +178,10 @@ impl Probe {
             (layout::HIST_DELAY, &mut tally.delay, totals.delay_ns),
             (layout::HIST_STALL, &mut tally.stall, totals.stall_ns),
         ];
-        let cpus = per_cpu(&self.maps.hists, layout::ONLY)?;
+        let cpus = read_per_cpu(&self.maps.hists, layout::ONLY_KEY)?;
         for (kind, hist, sum) in kinds {
             for cpu in &cpus {
-                // `struct hists`: one `struct hist` after the other
+                // A `struct hists` has one `struct hist` after the other.
                 let of = cpu.chunks_exact(layout::HIST_BYTES).nth(kind);
                 add_histogram(hist, of.unwrap_or_default());
             }
@@ -191,8 +192,8 @@ impl Probe {
 
     fn add_health(&self, tally: &mut Tally) -> Result<()> {
         let mut lost = tally.lost;
-        for cpu in per_cpu(&self.maps.healths, layout::ONLY)? {
-            let h: Health = layout::read(&cpu).unwrap_or_default();
+        for cpu in read_per_cpu(&self.maps.healths, layout::ONLY_KEY)? {
+            let h: ProbeHealth = layout::read_pod(&cpu).unwrap_or_default();
             tally.empty_sends += h.empty_sends;
             tally.unseen += h.unseen;
             tally.self_shootdowns += h.self_shootdowns;
@@ -203,14 +204,17 @@ impl Probe {
             lost.crowded += h.crowded;
             lost.wrong_stacks += h.wrong_memos;
         }
-        lost.wrong_stacks += self.pieces.as_ref().map_or(0, |pieces| pieces.wrong());
+        lost.wrong_stacks += self
+            .pieces
+            .as_ref()
+            .map_or(0, |pieces| pieces.wrong_count());
         tally.lost = lost;
         Ok(())
     }
 }
 
-/// A process that started another program has that one's name, also for what it did before, as a copy of the one that
-/// started it.
+/// Gives all rows of a process that started another program that program's name, also those from before, when it was a copy of
+/// the process that forked it.
 fn rename_started(tally: &mut Tally) {
     let started = tally.culprits.iter().filter(|c| c.cause == Cause::Exec);
     let names: HashMap<u32, String> = started.map(|c| (c.pid, c.comm.clone())).collect();
@@ -221,15 +225,15 @@ fn rename_started(tally: &mut Tally) {
     }
 }
 
-/// Who settles a round knows which victims were not seen. Of one that is not timed nobody does, and only the sums tell:
-/// in the end, when nothing is under way.
+/// Counts the victims of untimed rounds that were not seen. Settling a timed round finds them; of untimed rounds only the sums
+/// tell, in the end, when no round is under way.
 fn add_unseen(tally: &mut Tally) {
     let hits = tally.victims.iter().map(|v| v.hits).sum();
     let missing = tally.totals().victims.saturating_sub(hits);
     tally.unseen = tally.unseen.max(missing);
 }
 
-/// One CPU's `struct hist`: the buckets, then the maximum.
+/// Adds one CPU's `struct hist`, which is the buckets and then the maximum.
 fn add_histogram(hist: &mut Histogram, bytes: &[u8]) {
     let words = bytes.chunks_exact(8).map(|w| {
         let mut word = [0; 8];
@@ -240,7 +244,7 @@ fn add_histogram(hist: &mut Histogram, bytes: &[u8]) {
     hist.add_counts(words.take(quell_event::hist::BUCKETS), max);
 }
 
-fn per_cpu(map: &MapHandle, key: u32) -> Result<Vec<Vec<u8>>> {
+fn read_per_cpu(map: &MapHandle, key: u32) -> Result<Vec<Vec<u8>>> {
     Ok(map
         .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
         .map_err(Error::load("read the counts"))?

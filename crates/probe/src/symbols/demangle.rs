@@ -1,48 +1,51 @@
-//! Names as their programmers wrote them.
+//! Demangles the names of functions, and makes them safe to print.
 
 use std::fmt::{self, Write};
 
-/// Longer ones are shown as they are in the file. A C++ name of a few hundred bytes can stand for
-/// gigabytes, because parts of it may be repeated by number.
-const LONGEST: usize = 4096;
+/// The longest name that is demangled; longer ones are shown as they are in the file. A C++ name of a few hundred bytes can
+/// stand for gigabytes, because parts of it may be repeated by number.
+const MAX_DEMANGLED_BYTES: usize = 4096;
 
 /// The name of a C++ or Rust function as its programmer wrote it; others stay as they are. Without
 /// control characters, because it goes to terminals and anybody can write a symbol table.
-pub(super) fn readable(name: &str) -> String {
-    let demangled = rust(name).or_else(|| cpp(name));
-    clean(demangled.as_deref().unwrap_or(name))
+pub(super) fn readable_name(name: &str) -> String {
+    let demangled = demangle_rust(name).or_else(|| demangle_cpp(name));
+    clean_name(demangled.as_deref().unwrap_or(name))
 }
 
-/// Without control characters, and not endless.
-pub(super) fn clean(name: &str) -> String {
+/// A name without control characters, and not endless.
+pub(super) fn clean_name(name: &str) -> String {
     let visible = |c: char| if c.is_control() { '?' } else { c };
-    name.chars().take(LONGEST).map(visible).collect()
+    name.chars()
+        .take(MAX_DEMANGLED_BYTES)
+        .map(visible)
+        .collect()
 }
 
-fn rust(name: &str) -> Option<String> {
+fn demangle_rust(name: &str) -> Option<String> {
     let parsed = rustc_demangle::try_demangle(name).ok()?;
-    let mut text = Bounded(String::new());
-    // without the hash at the end, which tells nobody anything
+    let mut text = BoundedName(String::new());
+    // The hash at the end is left out, because it tells nobody anything.
     write!(text, "{parsed:#}").ok()?;
     Some(text.0)
 }
 
-fn cpp(name: &str) -> Option<String> {
-    // as c++filt does: without it `f` would be taken for the type float
+fn demangle_cpp(name: &str) -> Option<String> {
+    // As in c++filt only these are names; otherwise `f` would be taken for the type float.
     let mangled = name.starts_with("_Z") || name.starts_with("__Z");
     let parsed = cpp_demangle::Symbol::new(mangled.then_some(name)?).ok()?;
-    let mut text = Bounded(String::new());
+    let mut text = BoundedName(String::new());
     let options = cpp_demangle::DemangleOptions::default();
     parsed.structured_demangle(&mut text, &options).ok()?;
     Some(text.0)
 }
 
-/// Fails when too much is written to it.
-struct Bounded(String);
+/// Text that fails when too much is written to it.
+struct BoundedName(String);
 
-impl Write for Bounded {
+impl Write for BoundedName {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > LONGEST {
+        if self.0.len() + text.len() > MAX_DEMANGLED_BYTES {
             return Err(fmt::Error);
         }
         self.0.push_str(text);
@@ -73,7 +76,7 @@ mod tests {
             ("main.(*T).Free", "main.(*T).Free"),
             ("red\x1b[31m\n", "red?[31m?"),
         ] {
-            assert_eq!(readable(mangled), name);
+            assert_eq!(readable_name(mangled), name);
         }
     }
 
@@ -90,7 +93,7 @@ mod tests {
             };
             name += &format!("St4pairI{before}{before}E");
         }
-        assert!(readable(&name).len() <= 4 * LONGEST);
+        assert!(readable_name(&name).len() <= 4 * MAX_DEMANGLED_BYTES);
     }
 
     proptest! {
@@ -98,7 +101,7 @@ mod tests {
         #[test]
         fn any_name(start in "(_ZN?|_R|)", tail in "[A-Za-z0-9_$.]{0,200}") {
             let name = start + &tail;
-            prop_assert!(readable(&name).len() <= 4 * LONGEST);
+            prop_assert!(readable_name(&name).len() <= 4 * MAX_DEMANGLED_BYTES);
         }
     }
 }

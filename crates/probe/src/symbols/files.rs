@@ -18,54 +18,55 @@ use quell_host::functions;
 use quell_host::maps::Mapping;
 use quell_host::proc::Proc;
 
-use super::identity::{self, Identity, Stamp};
-use super::open;
-use crate::kernel::FILES;
+use super::identity::{self, FileIdentity, FileStamp};
+use super::open_files;
+use crate::kernel::MIN_OPEN_FILES;
 
-/// So many are held open at most. A host with a hundred containers runs code from about as many files each has.
-const MAX_HELD: u64 = 4096;
+/// The most files that are held open. A host with a hundred containers runs code from about so many.
+const MAX_HELD_FILES: u64 = 4096;
 
-/// How many of the files that this process may open: half of what the probes leave, for there may be two
-/// that name code (`top`).
-fn room(limit: u64) -> u64 {
-    MAX_HELD.min(limit.saturating_sub(FILES) / 2)
+/// How many files may be held open, of `limit` that this process may open: half of those that the probes leave, because two
+/// probes may name code (`top`).
+fn files_to_hold(limit: u64) -> u64 {
+    MAX_HELD_FILES.min(limit.saturating_sub(MIN_OPEN_FILES) / 2)
 }
 
 /// A file's times are behind the clock by up to a tick (current_time() in fs/inode.c, up to Linux 6.12),
 /// the longest of which is this, with HZ=100.
-const TICK: Duration = Duration::from_millis(10);
+const MAX_KERNEL_TICK: Duration = Duration::from_millis(10);
 
-/// What is known of a file.
+/// A file that code was seen to run from.
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     path: PathBuf,
     dev: u64,
     inode: u64,
     build_id: Option<String>,
-    /// As it was when it was opened, if it could be.
-    stamp: Option<Stamp>,
-    /// When its mapping was seen; unknown of what a trace tells.
+    /// Size and time of the file when it was opened, if it could be.
+    stamp: Option<FileStamp>,
+    /// When its mapping was seen; unknown for a file out of a trace.
     seen: Option<SystemTime>,
     /// A process that has it mapped.
     pid: u32,
     held: Option<File>,
 }
 
-/// Files by device and inode. Containers' file systems may number theirs alike.
+/// The numbers of files by device and inode, of which there may be several: file systems of containers may number their files
+/// alike.
 #[derive(Debug, Default)]
-struct Alike(HashMap<(u64, u64), Vec<u32>>);
+struct FilesByInode(HashMap<(u64, u64), Vec<u32>>);
 
-impl Alike {
+impl FilesByInode {
     /// Enters a file, if its contents can tell it from others.
-    fn enter(&mut self, number: u32, known: &Known) {
-        if known.contents() != (None, None) {
+    fn enter_file(&mut self, number: u32, known: &KnownFile) {
+        if known.content_marks() != (None, None) {
             let numbers = self.0.entry((known.dev, known.inode)).or_default();
             numbers.push(number);
         }
     }
 
-    /// Those that may be the same file.
-    fn of(&self, known: &Known) -> impl Iterator<Item = u32> {
+    /// The numbers of the files that may be the same as this one.
+    fn candidates(&self, known: &KnownFile) -> impl Iterator<Item = u32> {
         let numbers = self.0.get(&(known.dev, known.inode));
         numbers.into_iter().flatten().copied()
     }
@@ -73,58 +74,59 @@ impl Alike {
 
 /// Every file that code was seen to run from.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct CodeFiles {
     root: PathBuf,
-    known: Vec<Known>,
-    by_identity: HashMap<Identity, u32>,
-    alike: Alike,
+    known: Vec<KnownFile>,
+    by_identity: HashMap<FileIdentity, u32>,
+    by_inode: FilesByInode,
     room: u64,
     /// How many could not be held for want of room.
     not_held: u64,
 }
 
-impl Files {
-    /// Under the root of this machine, or of a test.
+impl CodeFiles {
+    /// No files yet. `root` is that of this machine, or of a test.
     pub(crate) fn new(root: &Path) -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         Self {
             root: root.to_owned(),
             known: Vec::new(),
             by_identity: HashMap::new(),
-            alike: Alike::default(),
-            room: limit.current.map_or(MAX_HELD, room),
+            by_inode: FilesByInode::default(),
+            room: limit.current.map_or(MAX_HELD_FILES, files_to_hold),
             not_held: 0,
         }
     }
 
     /// The number of the file that is mapped there, which is opened if it is new. The process must
     /// still live.
-    pub(crate) fn see(&mut self, pid: u32, mapping: &Mapping) -> Option<u32> {
+    pub(crate) fn hold_file(&mut self, pid: u32, mapping: &Mapping) -> Option<u32> {
         let path = mapping.path.as_ref().filter(|_| mapping.is_file())?;
-        let before = self.number(pid, mapping);
-        // one that could not be opened may be by way of another process, or now
-        if before.is_some_and(|n| self.room == 0 || self.get(n).is_some_and(|k| k.stamp.is_some()))
-        {
+        let before = self.file_number(pid, mapping);
+        // A file that could not be opened before may be opened now, or by way of another process.
+        if before.is_some_and(|n| {
+            self.room == 0 || self.known_file(n).is_some_and(|k| k.stamp.is_some())
+        }) {
             return before;
         }
-        let file = self.open(pid, mapping, path);
+        let file = self.open_mapped_file(pid, mapping, path);
         if before.is_some() && file.is_none() {
             return before;
         }
-        let mut known = Known {
+        let mut known = KnownFile {
             path: path.clone(),
-            dev: device(mapping),
+            dev: device_number(mapping),
             inode: mapping.inode,
-            build_id: file.as_ref().and_then(|f| build_id(f).ok()?),
+            build_id: file.as_ref().and_then(|f| read_build_id(f).ok()?),
             stamp: file
                 .as_ref()
-                .and_then(|f| Some(Stamp::of(&f.metadata().ok()?))),
+                .and_then(|f| Some(FileStamp::of(&f.metadata().ok()?))),
             seen: Some(SystemTime::now()),
             pid,
             held: None,
         };
-        if let Some(number) = self.same_as(&known) {
-            self.by_identity.insert(known.identity(), number);
+        if let Some(number) = self.find_same(&known) {
+            self.by_identity.insert(known.file_identity(), number);
             return Some(number);
         }
         known.held = file.filter(|_| self.room > 0);
@@ -134,24 +136,24 @@ impl Files {
             None => {}
         }
         Some(match before {
-            Some(number) => self.replace(number, known),
-            None => self.add(known),
+            Some(number) => self.replace_unopened(number, known),
+            None => self.add_file(known),
         })
     }
 
-    /// What could not be opened before has been now. Frames keep the number.
-    fn replace(&mut self, number: u32, mut known: Known) -> u32 {
+    /// Puts a file that could be opened now in the place of one that could not before. Frames keep the number.
+    fn replace_unopened(&mut self, number: u32, mut known: KnownFile) -> u32 {
         if let Some(unopened) = self.known.get_mut(number as usize) {
             known.seen = unopened.seen;
-            self.alike.enter(number, &known);
+            self.by_inode.enter_file(number, &known);
             *unopened = known;
         }
         number
     }
 
     /// The number of a file that a trace knows of.
-    pub(crate) fn recall(&mut self, pid: u32, module: &Module) -> u32 {
-        let known = Known {
+    pub(crate) fn recall_file(&mut self, pid: u32, module: &Module) -> u32 {
+        let known = KnownFile {
             path: PathBuf::from(&module.path),
             dev: module.dev,
             inode: module.inode,
@@ -161,83 +163,89 @@ impl Files {
             pid,
             held: None,
         };
-        let before = self.by_identity.get(&known.identity()).copied();
-        let before = before.filter(|n| self.get(*n).is_some_and(|k| k.build_id == known.build_id));
-        match before.or_else(|| self.same_as(&known)) {
+        let before = self.by_identity.get(&known.file_identity()).copied();
+        let before = before.filter(|n| {
+            self.known_file(*n)
+                .is_some_and(|k| k.build_id == known.build_id)
+        });
+        match before.or_else(|| self.find_same(&known)) {
             Some(number) => number,
-            None => self.add(known),
+            None => self.add_file(known),
         }
     }
 
-    /// The number of one that is the same, as far as can be told.
-    fn same_as(&self, new: &Known) -> Option<u32> {
-        self.alike.of(new).find(|number| {
-            self.get(*number).is_some_and(|old| {
-                old.path == new.path && identity::same(old.contents(), new.contents())
+    /// The number of a known file that is the same, as far as can be told.
+    fn find_same(&self, new: &KnownFile) -> Option<u32> {
+        self.by_inode.candidates(new).find(|number| {
+            self.known_file(*number).is_some_and(|old| {
+                old.path == new.path
+                    && identity::is_same_file(old.content_marks(), new.content_marks())
             })
         })
     }
 
-    fn add(&mut self, known: Known) -> u32 {
+    fn add_file(&mut self, known: KnownFile) -> u32 {
         let number = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
-        self.by_identity.insert(known.identity(), number);
-        self.alike.enter(number, &known);
+        self.by_identity.insert(known.file_identity(), number);
+        self.by_inode.enter_file(number, &known);
         self.known.push(known);
         number
     }
 
     /// The number of a file that was seen before.
-    pub(crate) fn number(&self, pid: u32, mapping: &Mapping) -> Option<u32> {
+    pub(crate) fn file_number(&self, pid: u32, mapping: &Mapping) -> Option<u32> {
         let path = mapping.path.as_ref()?;
-        let identity = Identity::new(pid, device(mapping), mapping.inode, path);
+        let identity = FileIdentity::new(pid, device_number(mapping), mapping.inode, path);
         self.by_identity.get(&identity).copied()
     }
 
     /// The build id of a mapped file.
     pub(crate) fn build_id(&self, pid: u32, mapping: &Mapping) -> Option<String> {
-        self.get(self.number(pid, mapping)?)?.build_id.clone()
+        self.known_file(self.file_number(pid, mapping)?)?
+            .build_id
+            .clone()
     }
 
     /// The file, if it is held.
-    pub(crate) fn held(&self, number: u32) -> Option<&File> {
-        self.get(number)?.held.as_ref()
+    pub(crate) fn held_file(&self, number: u32) -> Option<&File> {
+        self.known_file(number)?.held.as_ref()
     }
 
-    /// Where the process saw it.
-    pub(crate) fn path(&self, number: u32) -> &Path {
-        self.get(number).map_or(Path::new(""), |k| &k.path)
+    /// Where the process saw the file.
+    pub(crate) fn file_path(&self, number: u32) -> &Path {
+        self.known_file(number).map_or(Path::new(""), |k| &k.path)
     }
 
     /// Folders that may stand for `/` where the file comes from: the process's, if it lives, and ours.
-    pub(crate) fn roots(&self, number: u32) -> Vec<OwnedFd> {
-        let pid = self.get(number).map_or(0, |k| k.pid);
-        let theirs = self.process(pid).join("root");
+    pub(crate) fn root_folders(&self, number: u32) -> Vec<OwnedFd> {
+        let pid = self.known_file(number).map_or(0, |k| k.pid);
+        let theirs = self.process_folder(pid).join("root");
         let both = [theirs.as_path(), &self.root];
         both.into_iter()
-            .filter_map(|p| open::folder(p).ok())
+            .filter_map(|p| open_files::open_folder(p).ok())
             .collect()
     }
 
-    /// The contents of a file: of the one that was mapped, or none.
+    /// The contents of the file that was mapped, and of no other at its path.
     ///
     /// # Errors
     ///
     /// The mark for its frames.
-    pub(crate) fn contents(&self, number: u32) -> Result<Contents, Mark> {
-        let known = self.get(number).ok_or(Mark::Unreadable)?;
+    pub(crate) fn file_contents(&self, number: u32) -> Result<Contents, Mark> {
+        let known = self.known_file(number).ok_or(Mark::Unreadable)?;
         if let Some(file) = &known.held {
             let same_file = file.try_clone().map_err(|_| Mark::Unreadable)?;
-            let data = open::contents(same_file).map_err(|_| Mark::Unreadable)?;
-            // written over in place, against all custom
+            let data = open_files::whole_contents(same_file).map_err(|_| Mark::Unreadable)?;
+            // The file may have been written over in place, against all custom.
             let same = functions::build_id(&data) == known.build_id;
             return if same { Ok(data) } else { Err(Mark::Replaced) };
         }
         let mut mark = Mark::Unreadable;
-        for root in self.roots(number) {
-            let Ok(file) = open::within(root, &known.path) else {
+        for root in self.root_folders(number) {
+            let Ok(file) = open_files::open_within(root, &known.path) else {
                 continue;
             };
-            let (Ok(meta), Ok(data)) = (file.metadata(), open::contents(file)) else {
+            let (Ok(meta), Ok(data)) = (file.metadata(), open_files::whole_contents(file)) else {
                 continue;
             };
             match known.is_same(&meta, &data) {
@@ -254,35 +262,35 @@ impl Files {
         self.not_held
     }
 
-    fn get(&self, number: u32) -> Option<&Known> {
+    fn known_file(&self, number: u32) -> Option<&KnownFile> {
         self.known.get(usize::try_from(number).ok()?)
     }
 
     /// The folder of a process that shows its memory and its root.
-    fn process(&self, pid: u32) -> PathBuf {
+    fn process_folder(&self, pid: u32) -> PathBuf {
         let living = Proc::new(&self.root).living(pid);
         self.root.join(format!("proc/{living}"))
     }
 
-    fn open(&self, pid: u32, mapping: &Mapping, path: &Path) -> Option<File> {
-        let process = self.process(pid);
+    fn open_mapped_file(&self, pid: u32, mapping: &Mapping, path: &Path) -> Option<File> {
+        let process = self.process_folder(pid);
         let link = process.join("map_files").join(mapping.map_file_name());
-        open::mapped(&link).ok().or_else(|| {
-            // without the right to that: by its name, as the process sees it
-            let root = open::folder(&process.join("root")).ok()?;
-            let file = open::within(root, path).ok()?;
+        open_files::open_mapped(&link).ok().or_else(|| {
+            // Without the right to follow the link, the file is opened by its path, as the process sees it.
+            let root = open_files::open_folder(&process.join("root")).ok()?;
+            let file = open_files::open_within(root, path).ok()?;
             let meta = file.metadata().ok()?;
-            is_same_inode(device(mapping), mapping.inode, &meta).then_some(file)
+            is_same_inode(device_number(mapping), mapping.inode, &meta).then_some(file)
         })
     }
 }
 
-impl Known {
-    fn identity(&self) -> Identity {
-        Identity::new(self.pid, self.dev, self.inode, &self.path)
+impl KnownFile {
+    fn file_identity(&self) -> FileIdentity {
+        FileIdentity::new(self.pid, self.dev, self.inode, &self.path)
     }
 
-    fn contents(&self) -> (Option<&str>, Option<Stamp>) {
+    fn content_marks(&self) -> (Option<&str>, Option<FileStamp>) {
         (self.build_id.as_deref(), self.stamp)
     }
 
@@ -295,23 +303,23 @@ impl Known {
             return Some(false);
         }
         if let Some(stamp) = self.stamp {
-            return Some(stamp == Stamp::of(meta));
+            return Some(stamp == FileStamp::of(meta));
         }
-        // It was never opened, and a new file may have the inode of the old one, unless nothing has
-        // happened to this one since.
-        let done = Stamp::changed(meta).and_then(|t| t.checked_add(TICK));
+        // The mapped file was never opened, and a new file may have its inode; this one is the same only if nothing has
+        // happened to it since.
+        let done = FileStamp::change_time(meta).and_then(|t| t.checked_add(MAX_KERNEL_TICK));
         let unchanged = done.zip(self.seen).is_some_and(|(done, seen)| done < seen);
         unchanged.then_some(true)
     }
 }
 
 /// The device as `stat` numbers it.
-pub(crate) fn device(mapping: &Mapping) -> u64 {
+pub(crate) fn device_number(mapping: &Mapping) -> u64 {
     libc::makedev(mapping.dev.0, mapping.dev.1)
 }
 
-fn build_id(file: &File) -> io::Result<Option<String>> {
-    Ok(functions::build_id(&open::headers(file)?))
+fn read_build_id(file: &File) -> io::Result<Option<String>> {
+    Ok(functions::build_id(&open_files::header_contents(file)?))
 }
 
 /// Btrfs and overlayfs tell stat(2) another device than /proc/PID/maps (both without a major number),

@@ -20,22 +20,22 @@ fn starts_as_elf(file: &File) -> bool {
 #[test]
 fn files_are_held() {
     let (pid, mapping) = (std::process::id(), own());
-    let mut files = Files::new(Path::new("/"));
-    let number = files.see(pid, &mapping).unwrap();
-    assert!(starts_as_elf(files.held(number).unwrap()));
+    let mut files = CodeFiles::new(Path::new("/"));
+    let number = files.hold_file(pid, &mapping).unwrap();
+    assert!(starts_as_elf(files.held_file(number).unwrap()));
     assert_eq!(files.build_id(pid, &mapping).map(|id| id.len()), Some(40));
     assert_eq!(
-        (files.see(pid, &mapping), files.known.len()),
+        (files.hold_file(pid, &mapping), files.known.len()),
         (Some(number), 1)
     );
-    assert!(files.contents(number).is_ok());
+    assert!(files.file_contents(number).is_ok());
     // no such mapping: its link in map_files is missing
     let mut elsewhere = mapping.clone();
     elsewhere.start += 0x10_0000_0000;
     elsewhere.end += 0x10_0000_0000;
-    let mut files = Files::new(Path::new("/"));
-    let number = files.see(pid, &elsewhere).unwrap();
-    assert!(starts_as_elf(files.held(number).unwrap()));
+    let mut files = CodeFiles::new(Path::new("/"));
+    let number = files.hold_file(pid, &elsewhere).unwrap();
+    assert!(starts_as_elf(files.held_file(number).unwrap()));
 }
 
 /// Check that another file under the same name is not taken for the one that was mapped.
@@ -44,14 +44,14 @@ fn others_are_not_taken() {
     let mut mapping = own();
     mapping.start += 0x10_0000_0000;
     mapping.inode += 1;
-    let mut files = Files::new(Path::new("/"));
-    let number = files.see(std::process::id(), &mapping).unwrap();
-    assert!(files.held(number).is_none());
-    assert_eq!(files.contents(number).err(), Some(Mark::Replaced));
+    let mut files = CodeFiles::new(Path::new("/"));
+    let number = files.hold_file(std::process::id(), &mapping).unwrap();
+    assert!(files.held_file(number).is_none());
+    assert_eq!(files.file_contents(number).err(), Some(Mark::Replaced));
     mapping.inode += 1;
     mapping.path = Some("/no/such/file".into());
-    let number = files.see(std::process::id(), &mapping).unwrap();
-    assert_eq!(files.contents(number).err(), Some(Mark::Unreadable));
+    let number = files.hold_file(std::process::id(), &mapping).unwrap();
+    assert_eq!(files.file_contents(number).err(), Some(Mark::Unreadable));
 }
 
 /// An ELF file with this build id and nothing else.
@@ -72,12 +72,12 @@ fn with_build_id(id: u8) -> Vec<u8> {
 fn subvolumes_are_told_apart() {
     let root = tempfile::tempdir().unwrap();
     let mut mapping = own();
-    let see = |files: &mut Files, pid: u32, mapping: &Mapping, name: &str| {
+    let see = |files: &mut CodeFiles, pid: u32, mapping: &Mapping, name: &str| {
         let links = root.path().join(format!("proc/{pid}/map_files"));
         std::fs::create_dir_all(&links).unwrap();
         let to = root.path().join(name);
         std::os::unix::fs::symlink(to, links.join(mapping.map_file_name())).unwrap();
-        files.see(pid, mapping).unwrap()
+        files.hold_file(pid, mapping).unwrap()
     };
     for (name, id) in [("one", 1), ("copy", 1), ("two", 2)] {
         std::fs::write(root.path().join(name), with_build_id(id)).unwrap();
@@ -91,12 +91,12 @@ fn subvolumes_are_told_apart() {
         "one", "two", "copy", "plain", "other", "plain", "gone", "gone",
     ];
     for (major, expected) in [(0, [0, 1, 0, 2, 3, 2, 4, 5]), (8, [0; 8])] {
-        let mut files = Files::new(root.path());
+        let mut files = CodeFiles::new(root.path());
         mapping.dev = (major, 40);
         let mut found = Vec::new();
         for (pid, name) in (100 * major + 1..).zip(names) {
             let number = see(&mut files, pid, &mapping, name);
-            assert_eq!(files.number(pid, &mapping), Some(number));
+            assert_eq!(files.file_number(pid, &mapping), Some(number));
             found.push(number);
         }
         assert_eq!(found, expected, "{major}");
@@ -125,19 +125,19 @@ fn unopened_files() {
     mapping.inode = std::fs::metadata(&path).unwrap().ino();
     let dev = std::fs::metadata(&path).unwrap().dev();
     mapping.dev = (libc::major(dev), libc::minor(dev));
-    std::thread::sleep(2 * TICK);
-    let mut files = Files::new(root.path());
-    let number = files.see(1, &mapping).unwrap();
-    assert!(files.held(number).is_none());
-    assert!(files.contents(number).is_ok());
+    std::thread::sleep(2 * MAX_KERNEL_TICK);
+    let mut files = CodeFiles::new(root.path());
+    let number = files.hold_file(1, &mapping).unwrap();
+    assert!(files.held_file(number).is_none());
+    assert!(files.file_contents(number).is_ok());
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    assert_eq!(files.contents(number).err(), Some(Mark::Unreadable));
+    assert_eq!(files.file_contents(number).err(), Some(Mark::Unreadable));
 
     let links = root.path().join("proc/1/map_files");
     std::fs::create_dir_all(&links).unwrap();
     std::os::unix::fs::symlink(&path, links.join(mapping.map_file_name())).unwrap();
-    assert_eq!(files.see(1, &mapping), Some(number));
-    assert!(files.held(number).is_some() && files.contents(number).is_ok());
+    assert_eq!(files.hold_file(1, &mapping), Some(number));
+    assert!(files.held_file(number).is_some() && files.file_contents(number).is_ok());
     assert_eq!(
         files.build_id(1, &mapping).as_deref(),
         Some("0101010101010101")
@@ -147,11 +147,14 @@ fn unopened_files() {
 /// Check that beyond the limit files are counted, not held, and still named while they are there.
 #[test]
 fn the_limit_is_kept() {
-    let mut files = Files::new(Path::new("/"));
+    let mut files = CodeFiles::new(Path::new("/"));
     files.room = 0;
-    let number = files.see(std::process::id(), &own()).unwrap();
-    assert_eq!((files.not_held(), files.held(number).is_none()), (1, true));
-    assert!(files.contents(number).is_ok());
-    files.see(std::process::id(), &own());
+    let number = files.hold_file(std::process::id(), &own()).unwrap();
+    assert_eq!(
+        (files.not_held(), files.held_file(number).is_none()),
+        (1, true)
+    );
+    assert!(files.file_contents(number).is_ok());
+    files.hold_file(std::process::id(), &own());
     assert_eq!(files.not_held(), 1);
 }

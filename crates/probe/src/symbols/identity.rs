@@ -9,26 +9,26 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What a file is known by from now on, without looking at it again.
+/// The key by which a file is found again without looking at it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
+pub(super) struct FileIdentity {
     dev: u64,
     inode: u64,
     /// The process, and where it sees the file, if the device has no major number.
     seen: Option<(u32, PathBuf)>,
 }
 
-impl Identity {
-    /// Of a file that the process has mapped.
+impl FileIdentity {
+    /// The key of a file that the process has mapped.
     pub(super) fn new(pid: u32, dev: u64, inode: u64, path: &Path) -> Self {
         let seen = (libc::major(dev) == 0).then(|| (pid, path.to_owned()));
         Self { dev, inode, seen }
     }
 }
 
-/// What tells an opened file without a build id from others of its name.
+/// Size, time and device, by which an opened file without a build id is told from others of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     size: u64,
     /// When it was last written: seconds and nanoseconds.
     written: (i64, i64),
@@ -36,7 +36,7 @@ pub(super) struct Stamp {
     dev: u64,
 }
 
-impl Stamp {
+impl FileStamp {
     pub(super) fn of(meta: &Metadata) -> Self {
         Self {
             size: meta.size(),
@@ -47,24 +47,24 @@ impl Stamp {
 
     /// When anything about a file was changed last, its place in folders too. Nobody can set this one
     /// (stat(2), `st_ctime`), but for the clock.
-    pub(super) fn changed(meta: &Metadata) -> Option<SystemTime> {
+    pub(super) fn change_time(meta: &Metadata) -> Option<SystemTime> {
         let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
         let nanos = u32::try_from(meta.ctime_nsec()).unwrap_or(0);
-        // a file system may claim anything
+        // A file system may claim any time.
         let whole = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
         whole.checked_add(Duration::from_nanos(nanos.into()))
     }
 }
 
 /// Whether two files at the same path are one, by the build id and the stamp of each.
-pub(super) fn same(
-    one: (Option<&str>, Option<Stamp>),
-    other: (Option<&str>, Option<Stamp>),
+pub(super) fn is_same_file(
+    one: (Option<&str>, Option<FileStamp>),
+    other: (Option<&str>, Option<FileStamp>),
 ) -> bool {
     match (one, other) {
         ((Some(one), _), (Some(other), _)) => one == other,
         ((None, Some(one)), (None, Some(other))) => one == other,
-        // of one nothing is known
+        // Without a mark of both, nothing says that they are one.
         _ => false,
     }
 }

@@ -13,15 +13,15 @@ fn own(build_id: bool) -> (Process, Stack) {
     let maps = maps::read(Path::new("/"), pid).unwrap();
     let address = later_names as *const () as u64;
     let mapping = maps::at(&maps, address).unwrap();
-    let mut files = Files::new(Path::new("/"));
-    files.see(pid, mapping).unwrap();
+    let mut files = CodeFiles::new(Path::new("/"));
+    files.hold_file(pid, mapping).unwrap();
     let path = mapping.path.clone().unwrap().display().to_string();
     let module = Module {
         path: path.clone(),
         start: mapping.start,
         end: mapping.end,
         offset: mapping.offset,
-        dev: device(mapping),
+        dev: device_number(mapping),
         inode: mapping.inode,
         build_id: files.build_id(pid, mapping).filter(|_| build_id),
         ..Module::default()

@@ -5,38 +5,38 @@
 
 use xz4rust::{DICT_SIZE_MIN, XzDecoder};
 
-/// The largest that one may become: that of a large browser is 20 MB.
-const MAX_UNPACKED: usize = 128 << 20;
+/// The most bytes that a section may become: that of a large browser is 20 MB.
+const MAX_UNPACKED_BYTES: usize = 128 << 20;
 
-/// The largest that is looked at: a stream of empty blocks makes nothing for ever.
-const MAX_PACKED: usize = 64 << 20;
+/// The most bytes of a section that is unpacked at all, because a stream of empty blocks takes time and makes nothing.
+const MAX_PACKED_BYTES: usize = 64 << 20;
 
-/// The largest window into what has been unpacked. `xz -9` asks for 64 MiB.
-const MAX_WINDOW: usize = 64 << 20;
+/// The largest window into the unpacked bytes. `xz -9` asks for 64 MiB.
+const MAX_WINDOW_BYTES: usize = 64 << 20;
 
-/// How much is unpacked at a time.
-const STEP: usize = 256 << 10;
+/// So much is unpacked at a time.
+const UNPACK_STEP_BYTES: usize = 256 << 10;
 
 /// The ELF file in the section; `None` if it is damaged or too large.
-pub(super) fn unpack(mut section: &[u8]) -> Option<Vec<u8>> {
-    if section.len() > MAX_PACKED {
+pub(super) fn unpack_mini_debug(mut section: &[u8]) -> Option<Vec<u8>> {
+    if section.len() > MAX_PACKED_BYTES {
         return None;
     }
-    let mut decoder = XzDecoder::in_heap_with_alloc_dict_size(DICT_SIZE_MIN, MAX_WINDOW);
+    let mut decoder = XzDecoder::in_heap_with_alloc_dict_size(DICT_SIZE_MIN, MAX_WINDOW_BYTES);
     let mut file = Vec::new();
-    let mut room = vec![0; STEP];
+    let mut room = vec![0; UNPACK_STEP_BYTES];
     loop {
         let step = decoder.decode(section, &mut room).ok()?;
         let (taken, made) = (step.input_consumed(), step.output_produced());
         file.extend_from_slice(room.get(..made)?);
         section = section.get(taken..)?;
-        if file.len() > MAX_UNPACKED {
+        if file.len() > MAX_UNPACKED_BYTES {
             return None;
         }
         if step.is_end_of_stream() {
             return Some(file);
         }
-        // cut short
+        // The section is cut short.
         if taken == 0 && made == 0 {
             return None;
         }
@@ -79,9 +79,12 @@ mod tests {
             let Some(packed) = xz("packed_is_unpacked", level, &text) else {
                 return;
             };
-            assert!(unpack(&packed) == Some(text.clone()), "{level}");
+            assert!(unpack_mini_debug(&packed) == Some(text.clone()), "{level}");
             for cut in [0, 1, 20, packed.len() / 2, packed.len() - 1] {
-                assert!(unpack(&packed[..cut]).is_none(), "{level} cut at {cut}");
+                assert!(
+                    unpack_mini_debug(&packed[..cut]).is_none(),
+                    "{level} cut at {cut}"
+                );
             }
         }
     }
@@ -89,10 +92,10 @@ mod tests {
     /// Check that a small section can't fill the memory.
     #[test]
     fn bombs_are_refused() {
-        let zeros = vec![0; MAX_UNPACKED + STEP];
+        let zeros = vec![0; MAX_UNPACKED_BYTES + UNPACK_STEP_BYTES];
         if let Some(packed) = xz("bombs_are_refused", "-0", &zeros) {
             assert!(packed.len() < 1 << 20);
-            assert!(unpack(&packed).is_none());
+            assert!(unpack_mini_debug(&packed).is_none());
         }
     }
 
@@ -100,10 +103,10 @@ mod tests {
         /// Check that no bytes make the decoder panic or go on for ever.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = unpack(&bytes);
+            let _ = unpack_mini_debug(&bytes);
             let mut with_head = b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46".to_vec();
             with_head.extend(bytes);
-            let _ = unpack(&with_head);
+            let _ = unpack_mini_debug(&with_head);
         }
     }
 }

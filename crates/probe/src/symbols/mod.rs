@@ -1,69 +1,77 @@
 //! Names for the frames of user stacks, from the files that the code came from and from the maps that
-//! JITs write. docs/symbols.md has the order, and what each mark means.
+//! JITs write. docs/symbols.md has the order, and the meaning of each mark.
 //!
-//! Names alone: a large program's line tables cost seconds.
+//! No line numbers are looked up, because a large program's line tables cost seconds.
 
 mod debug_file;
 mod demangle;
+mod file_names;
 mod files;
-mod go;
+mod go_table;
 mod identity;
-mod jit;
+mod jit_maps;
 mod mini_debug;
-mod names;
-mod open;
+mod open_files;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use quell_event::trace::{Frame, Mark, Process, Stack};
 
-pub(crate) use files::{Files, device};
-pub(crate) use jit::Jits;
+pub(crate) use files::{CodeFiles, device_number};
+pub(crate) use jit_maps::JitMaps;
 
 /// Where the name of a frame may come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct FrameSource {
     /// The number of its file.
     pub(crate) file: Option<u32>,
-    /// The program made it as it ran.
+    /// The program made the code as it ran.
     pub(crate) jit: bool,
 }
 
-/// The offset that is looked up: of a caller the call, and not what follows it. A call that never
-/// returns may be the last of its function, and the next byte is another one's.
-fn place(index: usize, at: u64) -> u64 {
+/// The offset that is looked up: for a caller that of the call, and not of the instruction after it. A call that never
+/// returns may be the last of its function, and the next byte belongs to another function.
+fn lookup_offset(index: usize, at: u64) -> u64 {
     if index == 0 { at } else { at.saturating_sub(1) }
 }
 
-/// Names what has neither name nor mark, or gives it a mark. `source` tells of a frame of a stack, by
-/// its number, where to look.
-pub(crate) fn name(
+/// Names the frames that have neither name nor mark, or gives them a mark. `source` returns where to look for
+/// the name of a frame, by the stack and the frame's place in it.
+pub(crate) fn name_stack_frames(
     stacks: &mut [Stack],
-    files: &Files,
-    jits: &Jits,
-    source: impl Fn(&Stack, usize) -> Source,
+    files: &CodeFiles,
+    jits: &JitMaps,
+    source: impl Fn(&Stack, usize) -> FrameSource,
 ) {
     let mut offsets: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
     let mut addresses: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-    for_nameless(stacks, |stack, i, frame| {
+    for_nameless_frames(stacks, |stack, i, frame| {
         let from = source(stack, i);
         if let (Some(file), Some(offset)) = (from.file, frame.offset) {
-            offsets.entry(file).or_default().insert(place(i, offset));
+            offsets
+                .entry(file)
+                .or_default()
+                .insert(lookup_offset(i, offset));
         }
         if let (true, Some(pid)) = (from.jit, stack.pid) {
             addresses
                 .entry(pid)
                 .or_default()
-                .insert(place(i, frame.addr));
+                .insert(lookup_offset(i, frame.addr));
         }
     });
     let named: HashMap<(u32, u64), Result<String, Mark>> = offsets
         .into_iter()
         .flat_map(|(file, offsets)| {
             let offsets: Vec<u64> = offsets.into_iter().collect();
-            let names = match files.contents(file) {
-                Ok(data) => names::of_file(&data, files.path(file), &files.roots(file), &offsets),
+            let names = match files.file_contents(file) {
+                Ok(data) => file_names::names_in_file(
+                    &data,
+                    files.file_path(file),
+                    &files.root_folders(file),
+                    &offsets,
+                ),
                 Err(mark) => vec![Err(mark); offsets.len()],
             };
             offsets.into_iter().map(move |o| (file, o)).zip(names)
@@ -73,7 +81,7 @@ pub(crate) fn name(
         .into_iter()
         .flat_map(|(pid, addresses)| {
             let addresses: Vec<u64> = addresses.into_iter().collect();
-            let names = jits.names(pid, &addresses);
+            let names = jits.names_at(pid, &addresses);
             let keys = addresses.into_iter().map(move |a| (pid, a));
             keys.zip(names).filter_map(|(key, name)| Some((key, name?)))
         })
@@ -85,8 +93,8 @@ pub(crate) fn name(
             }
             let from = source(stack, i);
             let frame = &stack.frames[i];
-            let by_map = || mapped.get(&(stack.pid?, place(i, frame.addr)));
-            let by_file = || named.get(&(from.file?, place(i, frame.offset?)));
+            let by_map = || mapped.get(&(stack.pid?, lookup_offset(i, frame.addr)));
+            let by_file = || named.get(&(from.file?, lookup_offset(i, frame.offset?)));
             let found = match (by_file(), by_map()) {
                 (Some(Ok(name)), _) | (_, Some(name)) => Some(Ok(name.clone())),
                 _ if from.jit => Some(Err(Mark::Jit)),
@@ -103,13 +111,13 @@ pub(crate) fn name(
     }
 }
 
-/// JIT frames get their mark when they are found, lest the recording be cut short; a map may still
-/// name them.
+/// Whether a frame still lacks a name. Frames of a JIT get their mark when they are found, in case the recording is cut
+/// short, and a map may still name them.
 fn is_nameless(frame: &Frame) -> bool {
     frame.symbol.is_none() && matches!(frame.mark, None | Some(Mark::Jit))
 }
 
-fn for_nameless(stacks: &[Stack], mut f: impl FnMut(&Stack, usize, &Frame)) {
+fn for_nameless_frames(stacks: &[Stack], mut f: impl FnMut(&Stack, usize, &Frame)) {
     for stack in stacks {
         for (i, frame) in stack.frames.iter().enumerate() {
             if is_nameless(frame) {
@@ -122,7 +130,7 @@ fn for_nameless(stacks: &[Stack], mut f: impl FnMut(&Stack, usize, &Frame)) {
 /// Names the frames of a trace whose recording was cut short before it came to names, from the files
 /// that have the same build id today as they had then.
 pub fn name_frames<'p>(stacks: &mut [Stack], process: impl Fn(u32) -> Option<&'p Process>) {
-    let mut files = Files::new(Path::new("/"));
+    let mut files = CodeFiles::new(Path::new("/"));
     let mut numbers: HashMap<(u32, usize), u32> = HashMap::new();
     for stack in stacks.iter() {
         let Some(process) = stack.pid.and_then(&process) else {
@@ -133,15 +141,17 @@ pub fn name_frames<'p>(stacks: &mut [Stack], process: impl Fn(u32) -> Option<&'p
                 .module_at(frame.addr)
                 .filter(|m| Some(&m.path) == frame.module.as_ref() && m.path.starts_with('/'));
             if let Some(module) = module.filter(|_| is_nameless(frame) && frame.mark.is_none()) {
-                numbers.insert((stack.id, i), files.recall(process.pid, module));
+                numbers.insert((stack.id, i), files.recall_file(process.pid, module));
             }
         }
     }
-    name(stacks, &files, &Jits::default(), |stack, i| Source {
-        file: numbers.get(&(stack.id, i)).copied(),
-        jit: false,
+    name_stack_frames(stacks, &files, &JitMaps::default(), |stack, i| {
+        FrameSource {
+            file: numbers.get(&(stack.id, i)).copied(),
+            jit: false,
+        }
     });
-    // of a file that nobody can tell the identity of, nobody can tell the names
+    // A file whose identity can't be checked gives no names.
     for frame in stacks.iter_mut().flat_map(|s| &mut s.frames) {
         if frame.symbol.is_none() && frame.mark.is_none() && frame.offset.is_some() {
             frame.mark = Some(Mark::Unreadable);

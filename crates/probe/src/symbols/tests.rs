@@ -96,8 +96,8 @@ impl Root {
     /// What the two functions are called.
     fn names(&self, offsets: &[u64]) -> Vec<Result<String, Mark>> {
         let data = fs::read(self.at("opt/bin/a")).unwrap();
-        let roots: Vec<OwnedFd> = vec![open::folder(self.dir.path()).unwrap()];
-        names::of_file(&data[..], Path::new("/opt/bin/a"), &roots, offsets)
+        let roots: Vec<OwnedFd> = vec![open_files::open_folder(self.dir.path()).unwrap()];
+        file_names::names_in_file(&data[..], Path::new("/opt/bin/a"), &roots, offsets)
     }
 }
 
@@ -224,12 +224,13 @@ fn truncated_files() {
     let offsets = root.offsets();
     let program = root.at("opt/bin/a");
     let whole = fs::read(&program).unwrap();
-    let roots: Vec<OwnedFd> = vec![open::folder(root.dir.path()).unwrap()];
-    let names = |data: &_| names::of_file(data, Path::new("/opt/bin/a"), &roots, &offsets);
+    let roots: Vec<OwnedFd> = vec![open_files::open_folder(root.dir.path()).unwrap()];
+    let names =
+        |data: &_| file_names::names_in_file(data, Path::new("/opt/bin/a"), &roots, &offsets);
     for left in [0, 3, 64, 4096, whole.len() as u64 - 64] {
         fs::write(&program, &whole).unwrap();
-        let file = open::within(&roots[0], Path::new("opt/bin/a")).unwrap();
-        let data = open::contents(file).unwrap();
+        let file = open_files::open_within(&roots[0], Path::new("opt/bin/a")).unwrap();
+        let data = open_files::whole_contents(file).unwrap();
         fs::File::options()
             .write(true)
             .open(&program)
@@ -240,8 +241,8 @@ fn truncated_files() {
     }
     // its symbols gone after its headers were read
     fs::write(&program, &whole).unwrap();
-    let file = open::within(&roots[0], Path::new("opt/bin/a")).unwrap();
-    let data = open::contents(file).unwrap();
+    let file = open_files::open_within(&roots[0], Path::new("opt/bin/a")).unwrap();
+    let data = open_files::whole_contents(file).unwrap();
     assert!(functions::is_elf(&data));
     fs::write(&program, &whole[..4096]).unwrap();
     assert!(names(&data).iter().all(Result::is_err));
@@ -254,7 +255,7 @@ fn all_names(file: &Path) -> Vec<String> {
         .step_by(8)
         .filter(|&o| functions::linked_address(&data[..], o).is_some())
         .collect();
-    let mut names: Vec<String> = names::of_file(&data[..], file, &[], &offsets)
+    let mut names: Vec<String> = file_names::names_in_file(&data[..], file, &[], &offsets)
         .into_iter()
         .flatten()
         .collect();

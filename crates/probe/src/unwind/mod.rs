@@ -1,4 +1,4 @@
-//! Stacks of programs that keep no frame pointers, by the `.eh_frame` of their files.
+//! Unwinds stacks of programs that keep no frame pointers, by the `.eh_frame` of their files.
 //!
 //! Compilers leave frame pointers out, and then the kernel's walk ends after a function or two. But they write down, for
 //! the sake of exceptions and debuggers, where each function's frame begins at each instruction: `.eh_frame`, which
@@ -6,153 +6,160 @@
 //!
 //! Code without it is followed by frame pointers: a JIT's, an assembler's, Go's.
 
-mod code;
+mod frame_info;
+mod frame_rule;
 mod piece;
-mod rule;
 
 use std::collections::HashMap;
 
 use gimli::UnwindContext;
 use quell_host::maps::{self, Mapping};
 
-use crate::symbols::Files;
-use code::{Found, FrameInfo};
-pub(crate) use piece::{Followed, Kind, Piece, Pieces, is_of_piece};
-use rule::{Registers, Rule, Step};
+use crate::symbols::CodeFiles;
+use frame_info::{FrameInfo, FrameLookup};
+use frame_rule::{FrameRegisters, FrameRule, FrameStep};
+pub(crate) use piece::{FollowedStack, PieceKind, StackPiece, StackPieces, is_of_piece};
 
-/// Frames that are kept: as many as the kernel's own walk (perf_event_max_stack).
-const DEPTH: usize = 127;
+/// The most frames of a stack, as many as in the kernel's own walk (perf_event_max_stack).
+const MAX_UNWOUND_FRAMES: usize = 127;
 
-/// What is read of files takes no more than this, bytes; it is let go of, then, and read again where it is needed.
-const MAX_READ: usize = 192 << 20;
+/// The most bytes of frame info that are kept. Beyond that all is dropped, and read again where it is needed.
+const MAX_FRAME_INFO_BYTES: usize = 192 << 20;
 
-/// So many rules are kept.
-const MAX_RULES: usize = 1 << 16;
+/// The most rules that are kept; then all are looked up anew.
+const MAX_KEPT_RULES: usize = 1 << 16;
 
-/// Follows stacks.
+/// Unwinds stacks, and keeps the frame info of files for that.
 #[derive(Default)]
 pub(crate) struct Unwinder {
-    /// By the number of the file; of those without, that they have none.
-    code: HashMap<u32, Option<FrameInfo>>,
+    /// By the number of the file; `None` for a file without.
+    infos: HashMap<u32, Option<FrameInfo>>,
     read: usize,
-    /// By file and address as linked.
-    rules: HashMap<(u32, u64), Rule>,
+    /// By file and linked address.
+    rules: HashMap<(u32, u64), FrameRule>,
     context: UnwindContext<usize>,
 }
 
 impl Unwinder {
-    /// Follows a stack of a process with these mappings.
-    pub(crate) fn unwind(&mut self, maps: &[Mapping], files: &Files, piece: &Piece) -> Unwound {
-        let mut unwound = Unwound {
+    /// Unwinds a stack of a process with these mappings.
+    pub(crate) fn unwind_piece(
+        &mut self,
+        maps: &[Mapping],
+        files: &CodeFiles,
+        piece: &StackPiece,
+    ) -> UnwoundStack {
+        let mut unwound = UnwoundStack {
             addresses: vec![piece.ip()],
             is_certain: true,
-            ..Unwound::default()
+            ..UnwoundStack::default()
         };
-        let mut regs = Registers {
+        let mut regs = FrameRegisters {
             ip: piece.ip(),
             sp: piece.sp(),
             bp: piece.bp,
         };
-        while unwound.addresses.len() < DEPTH {
-            // a call that never returns may be its function's last instruction, and returns to the next one's first
+        while unwound.addresses.len() < MAX_UNWOUND_FRAMES {
+            // A call that never returns may be its function's last instruction, so that its return address is in the next
+            // function.
             let is_first = unwound.addresses.len() == 1;
             let at = regs.ip.wrapping_sub(u64::from(!is_first));
-            let stack = |address| piece.word(address);
-            match self.step(maps, files, piece.pid, at, &regs, &stack) {
-                Some(Step::Start) => {
+            let stack = |address| piece.stack_word(address);
+            match self.next_step(maps, files, piece.pid, at, &regs, &stack) {
+                Some(FrameStep::Start) => {
                     unwound.is_whole = true;
                     break;
                 }
-                // a frame begins above those that it called
-                Some(Step::Caller(next)) if next.sp > regs.sp => regs = next,
-                // the piece ends there, or the frame is none
+                // A frame begins above those that it called.
+                Some(FrameStep::Caller(next)) if next.sp > regs.sp => regs = next,
+                // The piece ends there, or this is no frame.
                 _ => break,
             }
-            // where a call put it: the frame of the caller begins above (System V ABI for x86-64, 3.2.2)
+            // A call puts the return address right below the frame of the caller (System V ABI for x86-64, 3.2.2).
             unwound.returns.push((regs.sp.wrapping_sub(8), regs.ip));
             unwound.addresses.push(regs.ip);
         }
         unwound
     }
 
-    /// Where the frame of an address leads.
-    fn step(
+    /// The frame that the one at this address leads to.
+    fn next_step(
         &mut self,
         maps: &[Mapping],
-        files: &Files,
+        files: &CodeFiles,
         pid: u32,
         at: u64,
-        regs: &Registers,
-        stack: rule::Stack<'_>,
-    ) -> Option<Step> {
-        let by_pointer = |regs: &Registers| match regs.bp {
-            // the convention for where a thread began
-            0 => Some(Step::Start),
-            _ => Rule::FRAME_POINTER.apply(regs, stack),
+        regs: &FrameRegisters,
+        stack: frame_rule::StackReader<'_>,
+    ) -> Option<FrameStep> {
+        let by_pointer = |regs: &FrameRegisters| match regs.bp {
+            // By convention rbp is 0 where a thread began.
+            0 => Some(FrameStep::Start),
+            _ => FrameRule::FRAME_POINTER.apply_rule(regs, stack),
         };
         let mapping = maps::at(maps, at).filter(|m| m.perms.exec && m.is_file());
-        let Some((mapping, number)) = mapping.and_then(|m| Some((m, files.number(pid, m)?))) else {
+        let Some((mapping, number)) = mapping.and_then(|m| Some((m, files.file_number(pid, m)?)))
+        else {
             return by_pointer(regs);
         };
-        self.load(number, files);
-        let Some(info) = self.code.get(&number).and_then(Option::as_ref) else {
+        self.load_frame_info(number, files);
+        let Some(info) = self.infos.get(&number).and_then(Option::as_ref) else {
             return by_pointer(regs);
         };
-        let linked = at.wrapping_sub(info.bias(mapping)?);
+        let linked = at.wrapping_sub(info.load_bias(mapping)?);
         if let Some(rule) = self.rules.get(&(number, linked)) {
-            return rule.apply(regs, stack);
+            return rule.apply_rule(regs, stack);
         }
-        match info.find(linked, &mut self.context, regs, stack) {
-            Found::Rule(rule) => {
-                if self.rules.len() >= MAX_RULES {
+        match info.find_rule(linked, &mut self.context, regs, stack) {
+            FrameLookup::Rule(rule) => {
+                if self.rules.len() >= MAX_KEPT_RULES {
                     self.rules.clear();
                 }
                 self.rules.insert((number, linked), rule);
-                rule.apply(regs, stack)
+                rule.apply_rule(regs, stack)
             }
-            Found::Step(step) => step,
-            Found::Nothing => by_pointer(regs),
+            FrameLookup::Step(step) => step,
+            FrameLookup::Nothing => by_pointer(regs),
         }
     }
 
-    /// Reads what a file says, once.
-    fn load(&mut self, number: u32, files: &Files) {
-        if self.code.contains_key(&number) {
+    /// Reads the frame info of a file, once.
+    fn load_frame_info(&mut self, number: u32, files: &CodeFiles) {
+        if self.infos.contains_key(&number) {
             return;
         }
-        let info = files.contents(number).ok();
+        let info = files.file_contents(number).ok();
         let info = info.and_then(|contents| FrameInfo::read(&contents));
-        let bytes = info.as_ref().map_or(0, FrameInfo::bytes);
-        if self.read + bytes > MAX_READ {
-            self.code.clear();
+        let bytes = info.as_ref().map_or(0, FrameInfo::size_bytes);
+        if self.read + bytes > MAX_FRAME_INFO_BYTES {
+            self.infos.clear();
             self.rules.clear();
             self.read = 0;
         }
         self.read += bytes;
-        self.code.insert(number, info);
+        self.infos.insert(number, info);
     }
 }
 
-/// A stack that was followed.
+/// The frames of a stack, as far as it could be unwound.
 #[derive(Debug, Default)]
-pub(crate) struct Unwound {
+pub(crate) struct UnwoundStack {
     /// Innermost first: the instruction, then return addresses.
     pub(crate) addresses: Vec<u64>,
-    /// Where each return address lies, and what it is.
+    /// The place of each return address, and the address itself.
     pub(crate) returns: Vec<(u64, u64)>,
-    /// It was followed to where the thread began.
+    /// It was unwound to where the thread began.
     pub(crate) is_whole: bool,
-    /// The mappings were those of the time.
+    /// The mappings were those of the time when the piece was taken, as far as is known.
     pub(crate) is_certain: bool,
 }
 
-impl Unwound {
-    /// Frames are missing at its outer end, because there are too many.
+impl UnwoundStack {
+    /// Whether frames are missing at its outer end, because there are too many.
     pub(crate) fn is_cut(&self) -> bool {
-        self.addresses.len() >= DEPTH && !self.is_whole
+        self.addresses.len() >= MAX_UNWOUND_FRAMES && !self.is_whole
     }
 
-    /// Whether it tells more than what was walked by frame pointers.
+    /// Whether it has more than the frames that were walked by frame pointers.
     pub(crate) fn is_better_than(&self, walked: &[u64]) -> bool {
         let farther = self.addresses.len() >= walked.len();
         self.addresses.len() > 1 && (self.is_whole || farther)

@@ -1,6 +1,7 @@
-//! Pieces of the stacks of programs, as the eBPF programs take them (`bpf/pieces.h`), and what these are told of them.
+//! Pieces of the stacks of programs, as the eBPF programs take them (`bpf/pieces.h`), and the table by which these know stacks
+//! again.
 //!
-//! A piece is in memory until it is unwound, with the next step of whoever watches, and is written nowhere.
+//! A piece is in memory until it is unwound, in the watcher's next step, and is written nowhere.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,12 +10,12 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, OpenMapMut};
 
+use crate::bpf_maps;
 use crate::error::Result;
 use crate::layout::{self, Pod, pod};
-use crate::loader;
-use crate::recent::Recent;
-use crate::ring::Ring;
-use crate::unwind::Unwound;
+use crate::recent::RecentMap;
+use crate::record_ring::RecordRing;
+use crate::unwind::UnwoundStack;
 
 pod! {
     struct StackKey {
@@ -50,87 +51,88 @@ pod! {
     }
 }
 
-/// Frames that were walked by frame pointers: there is room for so many.
-const FRAMES: usize = 64;
+/// A piece has room for so many frames that were walked by frame pointers.
+const MAX_WALKED_FRAMES: usize = 64;
 
-const PAGE: usize = 4096;
+/// A piece has whole pages of the stack.
+const PAGE_BYTES: usize = 4096;
 
 /// Numbers of stacks with this bit are of pieces.
-const IN_PIECES: i32 = 1 << 30;
+const STACK_IN_PIECES: i32 = 1 << 30;
 
-/// So many stacks are known to the eBPF programs at once.
-const MAX_KNOWN: u32 = 8192;
+/// The eBPF programs know so many stacks at once.
+const MAX_KNOWN_STACKS: u32 = 8192;
 
-/// Of a known stack so many return addresses are compared,
+/// At most so many return addresses of a known stack are compared.
 const RETURN_FRAMES: usize = 24;
-/// if they lie not more than so many words above the stack pointer.
+/// Return addresses are compared if they lie within so many words above the stack pointer.
 const RETURN_WORDS: u64 = 256;
 
-const STATE_UNWOUND: u32 = 1;
-const STATE_WALKED: u32 = 2;
+const STACK_UNWOUND: u32 = 1;
+const STACK_WALKED: u32 = 2;
 
-const KIND_AGAIN: u16 = 1;
-const KIND_SINGLE: u16 = 2;
+const PIECE_AGAIN: u16 = 1;
+const PIECE_SINGLE: u16 = 2;
 
-/// Room for pieces that nobody has read yet, bytes: 250 of them.
-const RING_BYTES: u32 = 8 << 20;
+/// The ring has room for 250 pieces that nobody has read yet.
+const PIECE_RING_BYTES: u32 = 8 << 20;
 
-/// How many are read in one go: all that the ring may hold.
-const AT_ONCE: usize = 1 << 10;
+/// The most pieces that one call reads: all that the ring may hold.
+const MAX_PIECES_AT_ONCE: usize = 1 << 10;
 
-/// So many that were followed wait for their records, which are asked for once the ring has been read.
-const MAX_FOLLOWED: usize = 8 * AT_ONCE;
+/// The most unwound stacks that wait for the records with their numbers.
+const MAX_FOLLOWED_STACKS: usize = 8 * MAX_PIECES_AT_ONCE;
 
 /// Whether the number of a user stack is that of a piece.
 pub(crate) fn is_of_piece(number: i32) -> bool {
-    number >= IN_PIECES
+    number >= STACK_IN_PIECES
 }
 
-/// What a piece was taken for.
+/// Why a piece was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A stack that was not known.
+pub(crate) enum PieceKind {
+    /// Its stack was not known.
     New,
-    /// One that was taken for the one of this number.
+    /// Its stack was taken for the known one of this number, which the piece is to check.
     Again,
-    /// One whose number is not given again.
+    /// Its stack gets a number that is not given again.
     Single,
 }
 
 /// The upper end of a stack's memory, and where its registers pointed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct StackPiece {
     pub(crate) number: i32,
     pub(crate) pid: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PieceKind,
     key: StackKey,
     pub(crate) bp: u64,
-    /// The word on top of it.
+    /// The word on top of the stack.
     pub(crate) caller: u64,
-    /// By frame pointers, innermost first.
+    /// The frames by frame pointers, innermost first.
     pub(crate) walked: Vec<u64>,
-    /// Where its memory begins, at or below the stack pointer; and which of its pages are there, a bit each.
+    /// Where its memory begins, at or below the stack pointer. `pages` has a bit for each page that is there.
     base: u64,
     pages: u32,
     stack: Box<[u8]>,
 }
 
-impl Piece {
-    /// What a record says; `None` if it is too short for what it claims.
+impl StackPiece {
+    /// Reads the piece of a record; `None` if the record is too short for its frames.
     fn read(bytes: &[u8]) -> Option<Self> {
-        let head: PieceHead = layout::read(bytes)?;
+        let head: PieceHead = layout::read_pod(bytes)?;
         let (walked, stack) = bytes
             .get(size_of::<PieceHead>()..)?
-            .split_at_checked(FRAMES * size_of::<u64>())?;
+            .split_at_checked(MAX_WALKED_FRAMES * size_of::<u64>())?;
         let words = walked.chunks_exact(size_of::<u64>());
         let words = words.filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)));
         Some(Self {
             number: head.number.cast_signed(),
             pid: head.tgid,
             kind: match head.kind {
-                KIND_AGAIN => Kind::Again,
-                KIND_SINGLE => Kind::Single,
-                _ => Kind::New,
+                PIECE_AGAIN => PieceKind::Again,
+                PIECE_SINGLE => PieceKind::Single,
+                _ => PieceKind::New,
             },
             key: StackKey {
                 mm: head.mm,
@@ -160,12 +162,12 @@ impl Piece {
     }
 
     /// The word at an address of the stack.
-    pub(crate) fn word(&self, address: u64) -> Option<u64> {
-        // below is what functions left that have returned
+    pub(crate) fn stack_word(&self, address: u64) -> Option<u64> {
+        // Below the stack pointer lie words of functions that have returned.
         address.checked_sub(self.sp())?;
         let at = usize::try_from(address.checked_sub(self.base)?).ok()?;
         let has = |at: usize| {
-            let page = u32::try_from(at / PAGE).ok()?;
+            let page = u32::try_from(at / PAGE_BYTES).ok()?;
             self.pages.checked_shr(page).filter(|pages| pages & 1 == 1)
         };
         has(at)?;
@@ -174,8 +176,8 @@ impl Piece {
         Some(u64::from_ne_bytes(word.try_into().ok()?))
     }
 
-    /// What the eBPF programs are to know this stack by: its return addresses, each with where it lies.
-    fn known(&self, state: u32, returns: &[(u64, u64)]) -> KnownStack {
+    /// The entry by which the eBPF programs are to know this stack: its return addresses, each with its place.
+    fn to_known_stack(&self, state: u32, returns: &[(u64, u64)]) -> KnownStack {
         let mut known = KnownStack {
             number: self.number.cast_unsigned(),
             state,
@@ -195,80 +197,82 @@ impl Piece {
     }
 }
 
-/// What was made of a piece.
+/// The stack that was made of a piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedStack {
     /// Innermost first: the instruction, then return addresses.
     pub(crate) addresses: Vec<u64>,
-    /// The word on top, where frame pointers had to do and may have missed who called.
+    /// The word on top, where only frame pointers could be used, which may miss the caller.
     pub(crate) caller: u64,
-    /// Frames are missing at its outer end, because there are too many.
+    /// Whether frames are missing at its outer end, because there are too many.
     pub(crate) cut: bool,
     /// Its number is not given again.
     pub(crate) single: bool,
 }
 
-/// Stacks that came since the eBPF programs were made to forget theirs, and the pieces that nobody has unwound.
+/// The pieces that have arrived and wait to be unwound, and the count of new stacks since the eBPF programs last forgot theirs.
 #[derive(Default)]
-struct Came {
-    pieces: Vec<Piece>,
-    new: u32,
+struct ArrivedPieces {
+    pieces: Vec<StackPiece>,
+    new_count: u32,
 }
 
-fn hash(addresses: &[u64]) -> u64 {
+fn hash_addresses(addresses: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     addresses.hash(&mut hasher);
     hasher.finish()
 }
 
 /// The pieces that one object's programs take.
-pub(crate) struct Pieces {
-    ring: Ring,
+pub(crate) struct StackPieces {
+    ring: RecordRing,
     known: MapHandle,
-    came: Rc<RefCell<Came>>,
-    /// By their number, until they are asked for: some never are, for a record may get lost.
-    followed: RefCell<Recent<i32, Followed>>,
-    /// By number, what known stacks were unwound to, as hashes.
+    arrived: Rc<RefCell<ArrivedPieces>>,
+    /// Unwound stacks by their number, until they are asked for. Some never are, because a record may get lost.
+    followed: RefCell<RecentMap<i32, FollowedStack>>,
+    /// Hashes of the addresses that known stacks were unwound to, by number.
     hashes: RefCell<HashMap<i32, u64>>,
     wrong: Cell<u64>,
 }
 
-impl Pieces {
-    /// Sizes the maps of an object that takes pieces, or takes none; true if the map is one of these.
-    pub(crate) fn size(map: &mut OpenMapMut<'_>, taken: bool) -> libbpf_rs::Result<bool> {
+impl StackPieces {
+    /// Sizes a map of an object, for taking pieces or for taking none; true if it is one of the maps of pieces.
+    pub(crate) fn size_map(map: &mut OpenMapMut<'_>, taken: bool) -> libbpf_rs::Result<bool> {
         match map.name().to_string_lossy().as_ref() {
-            "known_stacks" => map.set_max_entries(if taken { MAX_KNOWN } else { 1 })?,
+            "known_stacks" => map.set_max_entries(if taken { MAX_KNOWN_STACKS } else { 1 })?,
             "stack_pieces" if taken => {
                 let available = quell_host::memory::available();
-                map.set_max_entries(loader::ring_bytes(RING_BYTES, available))?;
+                map.set_max_entries(bpf_maps::fitting_ring_bytes(PIECE_RING_BYTES, available))?;
             }
-            // as it is: a page
+            // Without pieces the ring keeps its size of a page.
             "stack_pieces" => {}
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Starts to read those of a loaded object.
+    /// Starts to read the pieces of a loaded object.
     ///
     /// # Errors
     ///
     /// If the ring can't be mapped.
     pub(crate) fn new(object: &Object) -> Result<Self> {
-        let came = Rc::new(RefCell::new(Came::default()));
-        let theirs = Rc::clone(&came);
-        let ring = Ring::new(&loader::map(object, "stack_pieces")?, move |bytes| {
-            // never borrowed while the ring is read
-            if let (Some(piece), Ok(mut came)) = (Piece::read(bytes), theirs.try_borrow_mut()) {
-                came.new += u32::from(piece.kind == Kind::New);
-                came.pieces.push(piece);
+        let arrived = Rc::new(RefCell::new(ArrivedPieces::default()));
+        let arrived_at_reader = Rc::clone(&arrived);
+        let ring = RecordRing::new(&bpf_maps::open_map(object, "stack_pieces")?, move |bytes| {
+            // Nobody else borrows the arrived pieces while the ring is read.
+            if let (Some(piece), Ok(mut arrived)) =
+                (StackPiece::read(bytes), arrived_at_reader.try_borrow_mut())
+            {
+                arrived.new_count += u32::from(piece.kind == PieceKind::New);
+                arrived.pieces.push(piece);
             }
         })?;
         Ok(Self {
             ring,
-            known: loader::map(object, "known_stacks")?,
-            came,
-            followed: RefCell::new(Recent::new(MAX_FOLLOWED)),
+            known: bpf_maps::open_map(object, "known_stacks")?,
+            arrived,
+            followed: RefCell::new(RecentMap::new(MAX_FOLLOWED_STACKS)),
             hashes: RefCell::default(),
             wrong: Cell::default(),
         })
@@ -280,58 +284,58 @@ impl Pieces {
     /// # Errors
     ///
     /// If libbpf fails to read.
-    pub(crate) fn take(&self) -> Result<Vec<Piece>> {
-        self.ring.read(AT_ONCE)?;
-        let nearly_full = MAX_KNOWN / 4 * 3;
-        if self.came.borrow().new > nearly_full {
-            // what is still in use comes anew, with another number
+    pub(crate) fn take_pieces(&self) -> Result<Vec<StackPiece>> {
+        self.ring.read_records(MAX_PIECES_AT_ONCE)?;
+        let nearly_full = MAX_KNOWN_STACKS / 4 * 3;
+        if self.arrived.borrow().new_count > nearly_full {
+            // Stacks that are still in use come anew, with another number.
             for key in self.known.keys() {
-                // gone already is as well
+                // It does not matter if the entry is gone already.
                 let _gone = self.known.delete(&key);
             }
-            self.came.borrow_mut().new = 0;
+            self.arrived.borrow_mut().new_count = 0;
             self.hashes.borrow_mut().clear();
         }
-        Ok(std::mem::take(&mut self.came.borrow_mut().pieces))
+        Ok(std::mem::take(&mut self.arrived.borrow_mut().pieces))
     }
 
-    /// Keeps what a piece was followed to, which is by frame pointers where these tell more, and tells the eBPF programs by
-    /// what to know the stack: its return addresses, each with where it lies. Where that is not certain they are to
-    /// forget it, and take another piece the next time.
-    pub(crate) fn was_followed(&self, piece: Piece, unwound: &Unwound, is_better: bool) {
-        let mut single = piece.kind == Kind::Single;
-        let key = layout::bytes(&piece.key);
-        if piece.kind == Kind::New {
-            // those of a table that was emptied are gone already
+    /// Keeps the stack that a piece was unwound to, or the walk by frame pointers where that has more, and tells the eBPF
+    /// programs how to know the stack again. Where the stack is not certain they forget it, and take another piece the
+    /// next time.
+    pub(crate) fn keep_followed(&self, piece: StackPiece, unwound: &UnwoundStack, is_better: bool) {
+        let mut single = piece.kind == PieceKind::Single;
+        let key = layout::bytes_of(&piece.key);
+        if piece.kind == PieceKind::New {
+            // An entry is gone already if its table was emptied meanwhile.
             if unwound.is_certain {
                 let state = if is_better {
-                    STATE_UNWOUND
+                    STACK_UNWOUND
                 } else {
-                    STATE_WALKED
+                    STACK_WALKED
                 };
-                let known = piece.known(state, &unwound.returns);
+                let known = piece.to_known_stack(state, &unwound.returns);
                 let _gone = self
                     .known
-                    .update(key, layout::bytes(&known), MapFlags::EXIST);
+                    .update(key, layout::bytes_of(&known), MapFlags::EXIST);
             } else {
                 single = true;
                 let _gone = self.known.delete(key);
             }
             if is_better {
                 let mut hashes = self.hashes.borrow_mut();
-                hashes.insert(piece.number, hash(&unwound.addresses));
+                hashes.insert(piece.number, hash_addresses(&unwound.addresses));
             }
         }
         let followed = if is_better {
-            Followed {
+            FollowedStack {
                 addresses: unwound.addresses.clone(),
                 caller: 0,
                 cut: unwound.is_cut(),
                 single,
             }
         } else {
-            Followed {
-                cut: piece.walked.len() >= FRAMES,
+            FollowedStack {
+                cut: piece.walked.len() >= MAX_WALKED_FRAMES,
                 addresses: piece.walked,
                 caller: piece.caller,
                 single,
@@ -341,21 +345,21 @@ impl Pieces {
     }
 
     /// The stack with this number, once.
-    pub(crate) fn followed(&self, number: i32) -> Option<Followed> {
+    pub(crate) fn take_followed(&self, number: i32) -> Option<FollowedStack> {
         self.followed.borrow_mut().remove(&number)
     }
 
-    /// Counts a second piece that is of another stack than the one it was taken for.
-    pub(crate) fn compare(&self, piece: &Piece, addresses: &[u64]) {
+    /// Counts a second piece whose stack is another than the known one that it was taken for.
+    pub(crate) fn compare_again(&self, piece: &StackPiece, addresses: &[u64]) {
         let hashes = self.hashes.borrow();
         let before = hashes.get(&piece.number);
-        if before.is_some_and(|&before| before != hash(addresses)) {
+        if before.is_some_and(|&before| before != hash_addresses(addresses)) {
             self.wrong.set(self.wrong.get() + 1);
         }
     }
 
-    /// How many second pieces were of other stacks than the first.
-    pub(crate) fn wrong(&self) -> u64 {
+    /// How many second pieces had other stacks than the first.
+    pub(crate) fn wrong_count(&self) -> u64 {
         self.wrong.get()
     }
 }
@@ -367,12 +371,12 @@ mod tests {
 
     fn record(head: &PieceHead, walked: &[u64], stack: &[u8]) -> Vec<u8> {
         let mut words = walked.to_vec();
-        words.resize(FRAMES, 0);
+        words.resize(MAX_WALKED_FRAMES, 0);
         let words: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        [layout::bytes(head), &words, stack].concat()
+        [layout::bytes_of(head), &words, stack].concat()
     }
 
-    fn piece() -> Piece {
+    fn piece() -> StackPiece {
         let head = PieceHead {
             frames: 2,
             pages: 1,
@@ -381,7 +385,7 @@ mod tests {
             ..PieceHead::default()
         };
         let stack: Vec<u8> = (0..512_u64).flat_map(u64::to_ne_bytes).collect();
-        Piece::read(&record(&head, &[5, 6, 7], &stack)).unwrap()
+        StackPiece::read(&record(&head, &[5, 6, 7], &stack)).unwrap()
     }
 
     /// Check that sizes are those of pieces.h.
@@ -389,8 +393,8 @@ mod tests {
     fn layouts_agree() {
         let header = include_str!("../bpf/pieces.h");
         let defines = |name, n| header.contains(&format!("#define {name} {n}\n"));
-        assert!(defines("PIECE_FRAMES", FRAMES));
-        assert!(defines("MAX_KNOWN_STACKS", MAX_KNOWN as usize));
+        assert!(defines("PIECE_FRAMES", MAX_WALKED_FRAMES));
+        assert!(defines("MAX_KNOWN_STACKS", MAX_KNOWN_STACKS as usize));
         assert!(defines("RETURN_FRAMES", RETURN_FRAMES));
         assert!(defines(
             "RETURN_WORDS",
@@ -407,7 +411,7 @@ mod tests {
     fn words_are_where_they_lay() {
         let piece = piece();
         assert_eq!(piece.walked, [5, 6]);
-        let words = [0x7000, 0x7008, 0x7018, 0x7ff8, 0x7ff9, u64::MAX].map(|a| piece.word(a));
+        let words = [0x7000, 0x7008, 0x7018, 0x7ff8, 0x7ff9, u64::MAX].map(|a| piece.stack_word(a));
         assert_eq!(words, [None, Some(1), Some(3), Some(511), None, None]);
     }
 
@@ -416,11 +420,11 @@ mod tests {
     fn returns_within_reach() {
         let piece = piece();
         let near = [(0x7008, 1), (0x7018, 3), (0x7008 + 8 * RETURN_WORDS, 9)];
-        let known = piece.known(STATE_UNWOUND, &near);
+        let known = piece.to_known_stack(STACK_UNWOUND, &near);
         assert_eq!((known.frames, &known.at[..3]), (2, &[0, 2, 0][..]));
         assert_eq!(known.ips[..3], [1, 3, 0]);
         let many: Vec<(u64, u64)> = (0..100).map(|i| (0x7008 + 8 * i, i)).collect();
-        let known = piece.known(STATE_UNWOUND, &many);
+        let known = piece.to_known_stack(STACK_UNWOUND, &many);
         assert_eq!(usize::from(known.frames), RETURN_FRAMES);
         assert_eq!(usize::from(known.reach), 8 * RETURN_FRAMES);
     }
@@ -429,10 +433,10 @@ mod tests {
         /// Check that no record makes the reader fail.
         #[test]
         fn any_bytes(record in prop::collection::vec(any::<u8>(), 0..1200), at in any::<u64>()) {
-            if let Some(piece) = Piece::read(&record) {
-                prop_assert!(piece.walked.len() <= FRAMES);
-                let _word = piece.word(at);
-                prop_assert!(piece.known(STATE_WALKED, &[(at, 1)]).frames <= 1);
+            if let Some(piece) = StackPiece::read(&record) {
+                prop_assert!(piece.walked.len() <= MAX_WALKED_FRAMES);
+                let _word = piece.stack_word(at);
+                prop_assert!(piece.to_known_stack(STACK_WALKED, &[(at, 1)]).frames <= 1);
             }
         }
     }

@@ -5,23 +5,23 @@ use std::os::fd::OwnedFd;
 
 use quell_event::account::Counted;
 
-use super::events::Event;
-use crate::perf_event::{self, Attributes, On};
+use super::events::CounterEvent;
+use crate::perf_event::{self, EventTarget, PerfEventAttributes};
 
-/// What lends counters: the kernel, or a test.
-pub(super) trait Counters {
+/// A lender of counters: the kernel, or a test.
+pub(super) trait CounterLender {
     /// A counter that was lent.
     type Counter;
 
-    /// Lends one that counts an event in user mode; of a thread with all that it starts from now on.
-    fn lend(&self, event: Event, on: On) -> Result<Self::Counter>;
+    /// Lends a counter of an event in user mode. That of a thread also counts all that the thread starts from now on.
+    fn lend(&self, event: CounterEvent, on: EventTarget) -> Result<Self::Counter>;
 
-    /// What it counted so far.
+    /// The count so far.
     fn read(&self, counter: &Self::Counter) -> Result<Counted>;
 }
 
-/// The kernel's.
-pub(super) struct Kernel;
+/// The kernel as lender.
+pub(super) struct KernelCounters;
 
 /// PERF_FORMAT_TOTAL_TIME_ENABLED and PERF_FORMAT_TOTAL_TIME_RUNNING.
 const WITH_TIMES: u64 = 1 | 2;
@@ -30,22 +30,22 @@ const INHERIT: u64 = 1 << 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 
-impl Counters for Kernel {
+impl CounterLender for KernelCounters {
     type Counter = OwnedFd;
 
-    fn lend(&self, event: Event, on: On) -> Result<OwnedFd> {
+    fn lend(&self, event: CounterEvent, on: EventTarget) -> Result<OwnedFd> {
         let inherit = match on {
-            On::Thread(_) => INHERIT,
-            On::Cpu(_) => 0,
+            EventTarget::Thread(_) => INHERIT,
+            EventTarget::Cpu(_) => 0,
         };
-        let attributes = Attributes {
+        let attributes = PerfEventAttributes {
             kind: event.kind,
             config: event.config,
             read_format: WITH_TIMES,
             flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | inherit,
-            ..Attributes::default()
+            ..PerfEventAttributes::default()
         };
-        perf_event::open(attributes, on)
+        perf_event::open_perf_event(attributes, on)
     }
 
     fn read(&self, counter: &OwnedFd) -> Result<Counted> {

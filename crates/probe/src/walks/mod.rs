@@ -1,5 +1,5 @@
-//! TLB misses of what is watched, by the processor's own counters: how many there are, and how long page walks take. In user
-//! mode only: what the kernel's own misses cost is in the samples of what it does.
+//! TLB misses of the watched processes or CPUs, by the processor's own counters: how many there are, and how long page walks
+//! take. Only user mode counts, because the kernel's misses are in the samples of the kernel's work.
 
 mod counters;
 mod events;
@@ -12,35 +12,35 @@ use quell_event::account::{Counted, TlbCounts};
 use quell_host::cpus::{self, Model};
 use quell_host::proc::Proc;
 
-use crate::loader::Scope;
-use crate::perf_event::On;
-use counters::{Counters, Kernel};
-use events::{CYCLES, Event, MISSES};
+use crate::options::Scope;
+use crate::perf_event::EventTarget;
+use counters::{CounterLender, KernelCounters};
+use events::{CYCLES_EVENT, CounterEvent, MISS_EVENTS};
 
-/// Which figure a counter is of.
+/// The figure that a counter belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Figure {
+enum CounterFigure {
     Cycles,
-    /// For loads, for stores, for code.
+    /// For loads (0), for stores (1), for code (2).
     Walks(usize),
     Misses(usize),
 }
 
 /// Counters of the processor, lent while it lives.
-pub struct Walks {
-    lent: Lent<Kernel>,
+pub struct PageWalkCounters {
+    lent: LentCounters<KernelCounters>,
     scope: Scope,
 }
 
-impl Walks {
-    /// Begins to count on the CPUs of a scope; of one that is made of processes nothing is counted before
+impl PageWalkCounters {
+    /// Begins to count on the CPUs of a scope. In a scope of processes nothing is counted before
     /// [`Self::add_process`].
     #[must_use]
     pub fn start(scope: &Scope) -> Self {
         let root = Path::new("/");
-        let mut lent = Lent::new(Kernel, Machine::read(root));
+        let mut lent = LentCounters::new(KernelCounters, CounterSupport::read(root));
         match scope {
-            Scope::Tree => lent.can_count(On::Thread(std::process::id())),
+            Scope::Tree => lent.check_cycles(EventTarget::Thread(std::process::id())),
             Scope::All => lent.add_cpus(&cpus::online(root).unwrap_or_default()),
             Scope::Cpus(list) => lent.add_cpus(list),
         }
@@ -67,18 +67,18 @@ impl Walks {
         self.lent.add_threads(&threads);
     }
 
-    /// What was counted so far, or why nothing is.
+    /// The counts so far, or why there are none.
     #[must_use]
     pub fn counts(&self) -> TlbCounts {
         self.lent.counts()
     }
 }
 
-/// What decides what can be counted, and how it is said that nothing can.
-struct Machine {
+/// The properties of the machine that decide which events can be counted, and how a refusal is explained.
+struct CounterSupport {
     model: Model,
     is_virtual: bool,
-    /// Cores of two kinds have other events each.
+    /// Cores of two kinds have different events.
     is_hybrid: bool,
     /// kernel.perf_event_paranoid, where it can be read.
     paranoid: Option<i32>,
@@ -86,7 +86,7 @@ struct Machine {
     most_threads: usize,
 }
 
-impl Machine {
+impl CounterSupport {
     fn read(root: &Path) -> Self {
         let paranoid = std::fs::read_to_string(root.join("proc/sys/kernel/perf_event_paranoid"));
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -96,13 +96,13 @@ impl Machine {
             is_virtual: cpus::is_virtual(root),
             is_hybrid: root.join("sys/bus/event_source/devices/cpu_atom").exists(),
             paranoid: paranoid.ok().and_then(|text| text.trim().parse().ok()),
-            // the rest is for maps, files with symbols, and traces
-            most_threads: files / 4 / EVENTS,
+            // The other files are for maps, for files with symbols, and for traces.
+            most_threads: files / 4 / EVENT_COUNT,
         }
     }
 
     /// Why a counter was refused.
-    fn refusal(&self, err: &Error) -> String {
+    fn explain_refusal(&self, err: &Error) -> String {
         match err.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => match self.paranoid {
                 Some(level) => {
@@ -123,43 +123,43 @@ impl Machine {
     }
 }
 
-/// Cycles, walks, misses.
-const EVENTS: usize = 7;
+/// How many events are counted: cycles, three of walks and three of misses.
+const EVENT_COUNT: usize = 7;
 
-/// A counter that was lent.
-struct Loan<T> {
-    on: On,
-    figure: Figure,
+/// A counter that was lent for one figure.
+struct CounterLoan<T> {
+    on: EventTarget,
+    figure: CounterFigure,
     counter: T,
 }
 
-/// Counters that were lent.
-struct Lent<C: Counters> {
+/// All counters that were lent.
+struct LentCounters<C: CounterLender> {
     counters: C,
-    lent: Vec<Loan<C::Counter>>,
-    /// What they count on: nothing is counted twice.
-    on: HashSet<On>,
-    /// What was counted on CPUs that have gone.
+    lent: Vec<CounterLoan<C::Counter>>,
+    /// The CPUs and threads that they count on, so that none is counted twice.
+    on: HashSet<EventTarget>,
+    /// The counts of CPUs that have gone.
     gone: TlbCounts,
-    events: Vec<(Figure, Event)>,
-    machine: Machine,
+    events: Vec<(CounterFigure, CounterEvent)>,
+    support: CounterSupport,
     why: Option<String>,
 }
 
-impl<C: Counters> Lent<C> {
-    fn new(counters: C, machine: Machine) -> Self {
-        let by_kind = |events: [Event; 3], figure: fn(usize) -> Figure| {
+impl<C: CounterLender> LentCounters<C> {
+    fn new(counters: C, support: CounterSupport) -> Self {
+        let by_kind = |events: [CounterEvent; 3], figure: fn(usize) -> CounterFigure| {
             [0, 1, 2].map(|kind: usize| (figure(kind), events[kind]))
         };
-        let mut all = vec![(Figure::Cycles, CYCLES)];
-        let walks = events::walk_cycles(&machine.model);
+        let mut all = vec![(CounterFigure::Cycles, CYCLES_EVENT)];
+        let walks = events::walk_cycles(&support.model);
         all.extend(
             walks
                 .into_iter()
-                .flat_map(|events| by_kind(events, Figure::Walks)),
+                .flat_map(|events| by_kind(events, CounterFigure::Walks)),
         );
-        all.extend(by_kind(MISSES, Figure::Misses));
-        let why = if machine.is_hybrid {
+        all.extend(by_kind(MISS_EVENTS, CounterFigure::Misses));
+        let why = if support.is_hybrid {
             all.clear();
             Some("this processor has cores of two kinds".to_owned())
         } else if walks.is_none() {
@@ -173,12 +173,12 @@ impl<C: Counters> Lent<C> {
             on: HashSet::new(),
             gone: TlbCounts::default(),
             events: all,
-            machine,
+            support,
             why,
         }
     }
 
-    /// Nothing is counted any more, which is better than a part that is taken for all.
+    /// Stops all counting, because a part of the counts could be mistaken for all of them.
     fn give_up(&mut self, why: String) {
         self.lent.clear();
         self.events.clear();
@@ -186,69 +186,70 @@ impl<C: Counters> Lent<C> {
         self.why = Some(why);
     }
 
-    /// Whether cycles can be counted there at all, so that it is known why not before anything is counted.
-    fn can_count(&mut self, on: On) {
+    /// Tries to count cycles there, so that the reason is known early if nothing can be counted.
+    fn check_cycles(&mut self, on: EventTarget) {
         if self.events.is_empty() {
             return;
         }
-        if let Err(err) = self.counters.lend(CYCLES, on) {
-            self.give_up(self.machine.refusal(&err));
+        if let Err(err) = self.counters.lend(CYCLES_EVENT, on) {
+            self.give_up(self.support.explain_refusal(&err));
         }
     }
 
     fn add_cpus(&mut self, cpus: &[u32]) {
         for &cpu in cpus {
-            self.add(On::Cpu(cpu));
+            self.add_target(EventTarget::Cpu(cpu));
         }
     }
 
-    /// A counter ends with its CPU, and one that comes back needs another.
+    /// Follows CPUs that come and go. A counter ends with its CPU, and a CPU that comes back needs another.
     fn follow_cpus(&mut self, online: &[u32]) {
-        let has_gone = |on: &On| matches!(on, On::Cpu(cpu) if !online.contains(cpu));
+        let has_gone =
+            |on: &EventTarget| matches!(on, EventTarget::Cpu(cpu) if !online.contains(cpu));
         if self.on.iter().any(has_gone) {
             let lent = std::mem::take(&mut self.lent);
             let (gone, stay): (Vec<_>, Vec<_>) = lent.into_iter().partition(|l| has_gone(&l.on));
             self.lent = stay;
             self.on.retain(|on| !has_gone(on));
             let mut sum = std::mem::take(&mut self.gone);
-            self.sum(&gone, &mut sum);
+            self.add_loans(&gone, &mut sum);
             self.gone = sum;
         }
         self.add_cpus(online);
     }
 
     fn add_threads(&mut self, threads: &[u32]) {
-        if self.on.len() + threads.len() > self.machine.most_threads {
+        if self.on.len() + threads.len() > self.support.most_threads {
             self.give_up("so many threads take more files than quell may have open".to_owned());
         }
         for &tid in threads {
-            self.add(On::Thread(tid));
+            self.add_target(EventTarget::Thread(tid));
         }
     }
 
-    fn add(&mut self, on: On) {
+    fn add_target(&mut self, on: EventTarget) {
         if self.events.is_empty() || !self.on.insert(on) {
             return;
         }
         for (figure, event) in self.events.clone() {
             match self.counters.lend(event, on) {
-                Ok(counter) => self.lent.push(Loan {
+                Ok(counter) => self.lent.push(CounterLoan {
                     on,
                     figure,
                     counter,
                 }),
-                // a thread that has ended meanwhile, or a CPU that went
+                // The thread has ended meanwhile, or the CPU has gone.
                 Err(err) if matches!(err.raw_os_error(), Some(libc::ESRCH)) => return,
-                // some processors have no event for stores, which are among the loads there
-                Err(_) if figure != Figure::Cycles => {}
-                Err(err) => return self.give_up(self.machine.refusal(&err)),
+                // Some processors have no event for stores, and count them among the loads.
+                Err(_) if figure != CounterFigure::Cycles => {}
+                Err(err) => return self.give_up(self.support.explain_refusal(&err)),
             }
         }
     }
 
     fn counts(&self) -> TlbCounts {
         let mut counts = self.gone.clone();
-        self.sum(&self.lent, &mut counts);
+        self.add_loans(&self.lent, &mut counts);
         let was_never_on = counts.cycles.running_ns == 0;
         counts.why = match &self.why {
             _ if was_never_on && counts.cycles.enabled_ns > 0 => "others had all of the counters",
@@ -259,20 +260,22 @@ impl<C: Counters> Lent<C> {
         counts
     }
 
-    fn sum(&self, lent: &[Loan<C::Counter>], counts: &mut TlbCounts) {
+    fn add_loans(&self, lent: &[CounterLoan<C::Counter>], counts: &mut TlbCounts) {
         for loan in lent {
-            // what can't be read was not counted
+            // A counter that can't be read has counted nothing.
             let counted = self.counters.read(&loan.counter).unwrap_or_default();
             match loan.figure {
-                Figure::Cycles => counts.cycles.add(counted),
-                Figure::Walks(kind) => add(&mut counts.walk_cycles, kind, counted),
-                Figure::Misses(kind) => add(&mut counts.misses, kind, counted),
+                CounterFigure::Cycles => counts.cycles.add(counted),
+                CounterFigure::Walks(kind) => {
+                    add_to_kind(&mut counts.walk_cycles, kind, counted);
+                }
+                CounterFigure::Misses(kind) => add_to_kind(&mut counts.misses, kind, counted),
             }
         }
     }
 }
 
-fn add(kinds: &mut [Counted; 3], kind: usize, counted: Counted) {
+fn add_to_kind(kinds: &mut [Counted; 3], kind: usize, counted: Counted) {
     if let Some(sum) = kinds.get_mut(kind) {
         sum.add(counted);
     }

@@ -8,15 +8,15 @@ use super::*;
 /// Lends counters but of what it refuses, and counts 10 for each event with the time that it was told.
 #[derive(Default)]
 struct Fake {
-    refuse: Vec<(Event, i32)>,
-    lent: RefCell<Vec<(Event, On)>>,
+    refuse: Vec<(CounterEvent, i32)>,
+    lent: RefCell<Vec<(CounterEvent, EventTarget)>>,
     running_ns: u64,
 }
 
-impl Counters for Fake {
+impl CounterLender for Fake {
     type Counter = ();
 
-    fn lend(&self, event: Event, on: On) -> Result<()> {
+    fn lend(&self, event: CounterEvent, on: EventTarget) -> Result<()> {
         if let Some((_, err)) = self.refuse.iter().find(|(e, _)| *e == event) {
             return Err(Error::from_raw_os_error(*err));
         }
@@ -33,8 +33,8 @@ impl Counters for Fake {
     }
 }
 
-fn machine(vendor: &str, family: u32, model: u32) -> Machine {
-    Machine {
+fn machine(vendor: &str, family: u32, model: u32) -> CounterSupport {
+    CounterSupport {
         model: Model {
             vendor: vendor.into(),
             family,
@@ -47,13 +47,13 @@ fn machine(vendor: &str, family: u32, model: u32) -> Machine {
     }
 }
 
-fn skylake(refuse: Vec<(Event, i32)>) -> Lent<Fake> {
+fn skylake(refuse: Vec<(CounterEvent, i32)>) -> LentCounters<Fake> {
     let fake = Fake {
         refuse,
         running_ns: 100,
         ..Fake::default()
     };
-    Lent::new(fake, machine("GenuineIntel", 6, 0x55))
+    LentCounters::new(fake, machine("GenuineIntel", 6, 0x55))
 }
 
 /// Check that each CPU gets all events once, and that their counts are summed by figure.
@@ -62,7 +62,7 @@ fn counts_on_each_cpu() {
     let mut lent = skylake(Vec::new());
     lent.add_cpus(&[0, 1]);
     lent.add_cpus(&[1, 2]);
-    assert_eq!(lent.counters.lent.borrow().len(), 3 * EVENTS);
+    assert_eq!(lent.counters.lent.borrow().len(), 3 * EVENT_COUNT);
     let counts = lent.counts();
     assert_eq!(counts.cycles.value, 30);
     assert!(
@@ -84,7 +84,7 @@ fn cpus_come_and_go() {
     assert_eq!(lent.counts().cycles.value, 20);
     lent.follow_cpus(&[0, 1, 2]);
     assert_eq!(lent.counts().cycles.value, 40);
-    assert_eq!(lent.counters.lent.borrow().len(), 4 * EVENTS);
+    assert_eq!(lent.counters.lent.borrow().len(), 4 * EVENT_COUNT);
 }
 
 /// Check that of a processor whose walks can't be timed misses are counted, and that it is said; and that an event which
@@ -92,11 +92,11 @@ fn cpus_come_and_go() {
 #[test]
 fn processors_without_an_event() {
     let fake = Fake {
-        refuse: vec![(MISSES[1], libc::EINVAL)],
+        refuse: vec![(MISS_EVENTS[1], libc::EINVAL)],
         running_ns: 50,
         ..Fake::default()
     };
-    let mut lent = Lent::new(fake, machine("AuthenticAMD", 26, 2));
+    let mut lent = LentCounters::new(fake, machine("AuthenticAMD", 26, 2));
     lent.add_threads(&[7]);
     let counts = lent.counts();
     let scaled = counts.misses.map(Counted::scaled);
@@ -109,9 +109,9 @@ fn processors_without_an_event() {
 #[test]
 fn refusals_are_said() {
     let refused = |err: i32, is_virtual: bool| {
-        let mut lent = skylake(vec![(CYCLES, err)]);
-        lent.machine.is_virtual = is_virtual;
-        lent.can_count(On::Thread(1));
+        let mut lent = skylake(vec![(CYCLES_EVENT, err)]);
+        lent.support.is_virtual = is_virtual;
+        lent.check_cycles(EventTarget::Thread(1));
         lent.add_threads(&[7]);
         assert!(lent.lent.is_empty() && lent.counters.lent.borrow().is_empty());
         lent.counts().why
@@ -138,7 +138,7 @@ fn refusals_are_said() {
 /// Check that a thread which ended, or too many threads, or cores of two kinds never make a part look like all.
 #[test]
 fn no_part_is_taken_for_all() {
-    let mut ended = skylake(vec![(CYCLES, libc::ESRCH)]);
+    let mut ended = skylake(vec![(CYCLES_EVENT, libc::ESRCH)]);
     ended.add_threads(&[7]);
     assert!(ended.lent.is_empty() && ended.why.is_none());
 
@@ -149,11 +149,11 @@ fn no_part_is_taken_for_all() {
     assert_eq!(counts.cycles, Counted::default());
     assert!(counts.why.contains("so many threads"), "{}", counts.why);
 
-    let two_kinds = Machine {
+    let two_kinds = CounterSupport {
         is_hybrid: true,
         ..machine("GenuineIntel", 6, 0x97)
     };
-    let mut hybrid = Lent::new(Fake::default(), two_kinds);
+    let mut hybrid = LentCounters::new(Fake::default(), two_kinds);
     hybrid.add_cpus(&[0]);
     assert!(hybrid.counters.lent.borrow().is_empty());
     assert!(hybrid.counts().why.contains("two kinds"));
@@ -173,7 +173,7 @@ fn counters_that_others_have() {
 /// Check on this machine that the kernel's counters count a thread that computes, or that it is said why they don't.
 #[test]
 fn this_machine() {
-    let mut walks = Walks::start(&Scope::Tree);
+    let mut walks = PageWalkCounters::start(&Scope::Tree);
     walks.add_process(std::process::id());
     let mut sum = 0u64;
     for n in 0..10_000_000u64 {

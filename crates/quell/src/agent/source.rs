@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quell_agent::totals::Totals;
 use quell_event::{Tally, Watched};
 use quell_host::cpus::{self, Isolation};
-use quell_probe::{Backend, Options, Probe, Scope, Stacks, Timed, Watch};
+use quell_probe::{Backend, MachineWatch, Probe, ProbeOptions, Scope, StackShare, TimedShare};
 
 /// How often is looked whether other CPUs are isolated now: a cpuset's partition can be made at any time.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -37,11 +37,11 @@ struct Counted {
     probe: Probe,
     before: Tally,
     /// Where the time goes, where that is asked for and can be.
-    watch: Option<Watch>,
+    watch: Option<MachineWatch>,
 }
 
 impl Counted {
-    fn start(options: &Options) -> anyhow::Result<Self> {
+    fn start(options: &ProbeOptions) -> anyhow::Result<Self> {
         let mut probe = Probe::attach(options)?;
         let before = probe.tally()?;
         Ok(Self {
@@ -54,7 +54,7 @@ impl Counted {
     /// From now on it is sampled where the time goes. Where that can't be, it is said, and the rest is counted all the same.
     fn with_account(mut self, of: TimeOf) -> Self {
         let period_ns = 1_000_000_000 / RATE;
-        match Watch::attach(&self.probe, period_ns, of.sleeps, of.code) {
+        match MachineWatch::attach(&self.probe, period_ns, of.sleeps, of.code) {
             Ok(watch) => self.watch = Some(watch),
             Err(err) => say!("quell: no account of the time: {err}"),
         }
@@ -71,7 +71,11 @@ impl Counted {
         if let (Some(watch), Ok(online)) = (&mut self.watch, cpus::online(Path::new("/"))) {
             watch.sample_on(&online);
         }
-        Ok(self.watch.as_mut().map(Watch::look).transpose()?)
+        Ok(self
+            .watch
+            .as_mut()
+            .map(MachineWatch::take_watched)
+            .transpose()?)
     }
 
     /// What came since the last look.
@@ -119,13 +123,13 @@ impl Source {
     }
 
     fn of(backend: Option<Backend>, time_of: TimeOf, guarded: Vec<u32>) -> anyhow::Result<Self> {
-        let options = |scope: Scope| Options {
+        let options = |scope: Scope| ProbeOptions {
             by_cgroup: true,
             scope,
-            stacks: Stacks::None,
-            timed: Timed::SPARING,
+            stacks: StackShare::None,
+            timed: TimedShare::SPARING_RATE,
             backend,
-            ..Options::default()
+            ..ProbeOptions::default()
         };
         let guard = match guarded.is_empty() {
             true => None,
@@ -198,7 +202,11 @@ impl Source {
     ///
     /// It can't be read.
     pub(crate) fn drain(&self) -> anyhow::Result<()> {
-        Ok(self.all.watch.as_ref().map_or(Ok(()), Watch::drain)?)
+        Ok(self
+            .all
+            .watch
+            .as_ref()
+            .map_or(Ok(()), MachineWatch::read_samples)?)
     }
 
     /// Whether other CPUs are isolated now than at the last time that this was so: the next look attaches what they need. Asks

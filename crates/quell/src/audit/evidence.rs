@@ -7,7 +7,7 @@ use std::time::Instant;
 use quell_doctor::{Counters, Evidence};
 use quell_event::trace::{Meta, Trace};
 use quell_event::{Cause, Summary, Tally};
-use quell_probe::{Options, Probe, Scope, Stacks};
+use quell_probe::{Probe, ProbeOptions, Scope, StackShare};
 
 use crate::evidence::plan_source;
 use crate::host_name::host_name;
@@ -104,14 +104,14 @@ pub(crate) fn live(pid: Option<u32>, duration: f64) -> anyhow::Result<(Evidence,
     let duration = seconds("--duration", duration)?;
     signals::install()?;
     let root = Path::new("/");
-    let options = Options {
+    let options = ProbeOptions {
         scope: if pid.is_some() {
             Scope::Tree
         } else {
             Scope::All
         },
-        stacks: Stacks::None,
-        ..Options::default()
+        stacks: StackShare::None,
+        ..ProbeOptions::default()
     };
     let (mut probe, refused) = match Probe::attach(&options) {
         Ok(probe) => (Some(probe), None),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use quell_event::Text;
 use quell_host::maps;
 use quell_host::proc::Proc;
-use quell_probe::{Options, Scope};
+use quell_probe::{ProbeOptions, Scope};
 use quell_remedy::advice::Advised;
 use quell_remedy::{FoundSoftware, Plan, Planned, recognise_process};
 use serde::Serialize;
@@ -130,9 +130,9 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     }
     let environment = proc.environ(pid).unwrap_or_default();
     let watched = crate::subject::Subject::command(&command);
-    let options = Options {
+    let options = ProbeOptions {
         scope: Scope::Tree,
-        ..Options::default()
+        ..ProbeOptions::default()
     };
     let mut recording = Recording::start(&dir, false, options, &watched)?;
     // The tree is read twice, for processes that fork meanwhile. Forks of a known process are followed by the probe.

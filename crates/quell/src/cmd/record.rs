@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell_probe::{Options, Stacks};
+use quell_probe::{ProbeOptions, StackShare};
 
 use crate::cli::RecordArgs;
 use crate::cmd::usage;
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
             "a trace is a directory, and can't go to stdout: name it with -o",
         ));
     }
-    let options = Options {
+    let options = ProbeOptions {
         scope: scope.clone(),
         unwind: !args.target.no_unwind,
         stacks: stacks(&args.stacks)?,
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
             "a trace takes the probe: choose another --backend, or count with 'quell stat'",
         )?,
         ipi: args.target.ipi,
-        ..Options::default()
+        ..ProbeOptions::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
     let mut recording = Recording::start(
@@ -70,12 +70,12 @@ fn follow(
     Ok(Some(end))
 }
 
-fn stacks(text: &str) -> anyhow::Result<Stacks> {
+fn stacks(text: &str) -> anyhow::Result<StackShare> {
     match text {
-        "all" => Ok(Stacks::ALL),
-        "none" | "0" => Ok(Stacks::None),
+        "all" => Ok(StackShare::ALL),
+        "none" | "0" => Ok(StackShare::None),
         n => match n.parse() {
-            Ok(n) => Ok(Stacks::OneIn(n)),
+            Ok(n) => Ok(StackShare::OneIn(n)),
             Err(_) => Err(usage(format!(
                 "--stacks {n}: say all, none, or a number N for one in N"
             ))),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quell_event::{Summary, Tally};
 use quell_host::cpus::OnlineTime;
 use quell_host::flush;
-use quell_probe::{Error, Options, Probe, Resolver, Scope, Stacks, Timed};
+use quell_probe::{Error, Probe, ProbeOptions, Scope, StackResolver, StackShare, TimedShare};
 
 use crate::accountant::Accountant;
 use crate::cli::{StatArgs, Way};
@@ -32,19 +32,19 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
     if args.target.backend != Some(Way::Proc) {
         little_memory::room_for_counting()?;
     }
-    let options = Options {
+    let options = ProbeOptions {
         scope: scope.clone(),
-        stacks: Stacks::None,
+        stacks: StackShare::None,
         backend: args.target.backend.and_then(Way::probe),
         ipi: args.target.ipi,
         unwind: args.target.backend != Some(Way::Proc)
             && little_memory::may_unwind(!args.target.no_unwind),
         timed: if args.time_all {
-            Timed::All
+            TimedShare::All
         } else {
-            Timed::USUAL
+            TimedShare::USUAL_RATE
         },
-        ..Options::default()
+        ..ProbeOptions::default()
     };
     let mut watch = Watch::prepare(&args.target, args.duration)?;
     let watched = follow(args, &scope, interval, &options, &mut watch);
@@ -56,7 +56,7 @@ fn follow(
     args: &StatArgs,
     scope: &Scope,
     interval: Option<Duration>,
-    options: &Options,
+    options: &ProbeOptions,
     watch: &mut Watch,
 ) -> anyhow::Result<Option<End>> {
     if args.target.backend == Some(Way::Proc) {
@@ -94,13 +94,13 @@ fn follow(
         cpus: target::cpu_count(),
     };
     let own_before = own_cpu_ns();
-    let mut resolver = Resolver::new(&probe);
+    let mut resolver = StackResolver::new(&probe);
     let mut accountant = Accountant::start(&probe, scope);
     let mut online = OnlineTime::new(printer.cpus);
     let count = |probe: &mut Probe,
                  online: &mut OnlineTime,
                  accountant: Option<&Accountant>,
-                 resolver: &mut Resolver|
+                 resolver: &mut StackResolver|
      -> anyhow::Result<Tally> {
         let mut tally = probe.tally()?;
         tally.self_ns = own_cpu_ns() - own_before;

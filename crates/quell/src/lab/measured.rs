@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use quell_event::Tally;
-use quell_probe::{Options, Probe, Scope, Stacks, Timed};
+use quell_probe::{Probe, ProbeOptions, Scope, StackShare, TimedShare};
 
 use crate::cli::Target;
 use crate::launch::{Output, Usage};
@@ -38,11 +38,11 @@ pub(super) fn run(settings: &[(&str, OsString)], words: &[String]) -> anyhow::Re
         ..Target::default()
     };
     let mut watch = Watch::prepare_to(&target, None, Output::Capture)?;
-    let mut probe = Probe::attach(&Options {
+    let mut probe = Probe::attach(&ProbeOptions {
         scope: Scope::Tree,
-        stacks: Stacks::None,
-        timed: Timed::All,
-        ..Options::default()
+        stacks: StackShare::None,
+        timed: TimedShare::All,
+        ..ProbeOptions::default()
     })?;
     watch.start(Some(&probe), &Scope::Tree)?;
     let ended = loop {

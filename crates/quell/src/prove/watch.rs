@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quell_event::Tally;
 use quell_event::account::AccountSummary;
-use quell_probe::{Options, Probe, Resolver, Scope, Stacks, Timed};
+use quell_probe::{Probe, ProbeOptions, Scope, StackResolver, StackShare, TimedShare};
 
 use crate::accountant::Accountant;
 use crate::recording::{Recording, STEP};
@@ -32,12 +32,12 @@ pub(crate) struct CountingWatcher {
 impl CountingWatcher {
     /// Starts to count.
     pub(crate) fn attach() -> anyhow::Result<Self> {
-        let options = Options {
+        let options = ProbeOptions {
             scope: Scope::Tree,
-            stacks: Stacks::None,
+            stacks: StackShare::None,
             // Beyond a rate the wait is estimated: timing every shootdown would slow the side that has more of them.
-            timed: Timed::USUAL,
-            ..Options::default()
+            timed: TimedShare::USUAL_RATE,
+            ..ProbeOptions::default()
         };
         Ok(Self {
             probe: Probe::attach(&options)?,
@@ -75,7 +75,7 @@ impl RunWatcher for CountingWatcher {
 pub(crate) struct AccountWatcher {
     probe: Probe,
     accountant: Accountant,
-    resolver: Resolver,
+    resolver: StackResolver,
     before: Tally,
 }
 
@@ -83,18 +83,18 @@ impl AccountWatcher {
     /// Starts to watch; `None` where there can be no account, after a line that says so.
     pub(crate) fn attach() -> anyhow::Result<Option<Self>> {
         let scope = Scope::Tree;
-        let probe = Probe::attach(&Options {
+        let probe = Probe::attach(&ProbeOptions {
             scope: scope.clone(),
-            stacks: Stacks::None,
-            timed: Timed::USUAL,
+            stacks: StackShare::None,
+            timed: TimedShare::USUAL_RATE,
             unwind: true,
-            ..Options::default()
+            ..ProbeOptions::default()
         })?;
         let Some(accountant) = Accountant::start(&probe, &scope) else {
             return Ok(None);
         };
         Ok(Some(Self {
-            resolver: Resolver::new(&probe),
+            resolver: StackResolver::new(&probe),
             probe,
             accountant,
             before: Tally::default(),
@@ -142,10 +142,10 @@ impl RecordingWatcher {
     /// Starts to record into `dir`, which must not be there yet.
     pub(crate) fn start(dir: &Path, command: &[std::ffi::OsString]) -> anyhow::Result<Self> {
         let subject = Subject::command(command);
-        let options = Options {
+        let options = ProbeOptions {
             scope: Scope::Tree,
             unwind: true,
-            ..Options::default()
+            ..ProbeOptions::default()
         };
         let recording = Recording::start(dir, false, options, &subject)?;
         Ok(Self(Some(recording)))

@@ -1,6 +1,6 @@
 //! How the probes of `quell top` are attached.
 
-use quell_probe::{Backend, Keep, Options, Probe, Scope, Stacks};
+use quell_probe::{Backend, KeptDetail, Probe, ProbeOptions, Scope, StackShare};
 
 use super::sampler::{RING_BYTES, Sampler};
 
@@ -18,14 +18,14 @@ pub(crate) struct AttachOptions {
 impl AttachOptions {
     /// Attaches the probe that counts, and the one for these CPUs.
     pub(super) fn attach(&self, guarded: &[u32]) -> anyhow::Result<(Probe, Option<Probe>)> {
-        let options = |scope| Options {
+        let options = |scope| ProbeOptions {
             scope,
-            stacks: Stacks::None,
+            stacks: StackShare::None,
             backend: self.backend,
             unwind: self.unwind,
-            ..Options::default()
+            ..ProbeOptions::default()
         };
-        let probe = Probe::attach(&Options {
+        let probe = Probe::attach(&ProbeOptions {
             ipi: self.ipi,
             keep: self.keep(),
             ring_bytes: RING_BYTES,
@@ -40,15 +40,15 @@ impl AttachOptions {
     }
 
     /// Which shootdowns hit CPUs is known only when they are over, and then none can be sampled.
-    pub(super) fn keep(&self) -> Keep {
+    pub(super) fn keep(&self) -> KeptDetail {
         match self.scope {
-            Scope::Cpus(_) => Keep::Counts,
-            _ => Keep::Samples,
+            Scope::Cpus(_) => KeptDetail::Counts,
+            _ => KeptDetail::Samples,
         }
     }
 
     pub(super) fn sampler(&self, probe: &Probe) -> anyhow::Result<Option<Sampler>> {
-        let sampling = self.keep() == Keep::Samples;
+        let sampling = self.keep() == KeptDetail::Samples;
         sampling.then(|| Sampler::start(probe)).transpose()
     }
 }

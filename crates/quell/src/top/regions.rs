@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quell_event::summary::CulpritRow;
 use quell_event::{Cause, Tally};
-use quell_probe::Sample;
+use quell_probe::ShootdownSample;
 use serde::Serialize;
 
 use super::filter::Filter;
@@ -116,7 +116,7 @@ pub(super) type Ahead = HashMap<(u32, Cause), u64>;
 /// Shares out the count of each process and cause as its samples are, each by what it stands for.
 /// `samples` have the number of what lies there. From interval to interval, `ahead` goes along.
 pub(super) fn share_out(
-    samples: &[(&Sample, u32)],
+    samples: &[(&ShootdownSample, u32)],
     names: &[String],
     tally: &Tally,
     culprits: &[CulpritRow],
@@ -185,8 +185,8 @@ mod tests {
     use super::*;
     use crate::top::fixture;
 
-    fn sample(counted_as: u32, cause: Cause, every: u32) -> Sample {
-        Sample {
+    fn sample(counted_as: u32, cause: Cause, every: u32) -> ShootdownSample {
+        ShootdownSample {
             pid: 7,
             counted_as,
             every,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quell_event::trace::{Mark, Row, Stack};
 use quell_event::{Cause, NO_STACK, Summary, Tally};
-use quell_probe::{Probe, Resolver, Sample, Samples};
+use quell_probe::{Probe, ShootdownSample, ShootdownSamples, StackResolver};
 
 use super::regions::{Ahead, Regions, share_out};
 use crate::report::code::Code;
@@ -37,12 +37,12 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn key(sample: &Sample) -> (u32, u64, Vec<u64>) {
+    fn key(sample: &ShootdownSample) -> (u32, u64, Vec<u64>) {
         (sample.pid, sample.caller, sample.stack.clone())
     }
 
     /// The number of a sample's stack, and whether it is new.
-    fn number(&mut self, sample: &Sample) -> (u32, bool) {
+    fn number(&mut self, sample: &ShootdownSample) -> (u32, bool) {
         let next = self.next;
         let number = *self.known.entry(Self::key(sample)).or_insert(next);
         let new = number == next;
@@ -51,14 +51,14 @@ impl Numbers {
     }
 
     /// Has the stack resolved anew when it comes again.
-    fn forget(&mut self, sample: &Sample) {
+    fn forget(&mut self, sample: &ShootdownSample) {
         self.known.remove(&Self::key(sample));
     }
 }
 
 /// What is known of code and mappings.
 struct Known {
-    resolver: Resolver,
+    resolver: StackResolver,
     code: Code,
     numbers: Numbers,
     processes: HashSet<u32>,
@@ -68,7 +68,7 @@ struct Known {
 impl Known {
     fn new(probe: &Probe) -> Self {
         Self {
-            resolver: Resolver::new(probe),
+            resolver: StackResolver::new(probe),
             code: Code::new([], []),
             numbers: Numbers::default(),
             processes: HashSet::new(),
@@ -85,10 +85,10 @@ impl Known {
 
 /// Reads the samples of a probe and names what lies there.
 pub(super) struct Sampler {
-    samples: Samples,
+    samples: ShootdownSamples,
     known: Known,
     /// Of this interval, with the number of the stack.
-    taken: Vec<(Sample, i32)>,
+    taken: Vec<(ShootdownSample, i32)>,
     /// Stacks that are still to be named: that may take long, and is done once an interval.
     unnamed: Vec<Stack>,
     ahead: Ahead,
@@ -105,7 +105,7 @@ impl Sampler {
     pub(super) fn start(probe: &Probe) -> anyhow::Result<Self> {
         probe.sample_one_in(FIRST)?;
         Ok(Self {
-            samples: Samples::new(probe)?,
+            samples: ShootdownSamples::new(probe)?,
             known: Known::new(probe),
             taken: Vec::new(),
             unnamed: Vec::new(),
@@ -123,14 +123,14 @@ impl Sampler {
     /// If the samples can't be read, or the probe can't be told how many to take.
     pub(super) fn drain(&mut self, probe: &Probe) -> anyhow::Result<()> {
         let mut stand_for = 0;
-        for sample in self.samples.take()? {
+        for sample in self.samples.take_samples()? {
             stand_for += u64::from(sample.every);
             let age = match sample.cause {
                 Cause::Exec => Duration::ZERO,
                 _ => MAPS_AGE,
             };
             self.known.processes.insert(sample.pid);
-            self.known.resolver.see(sample.pid, age);
+            self.known.resolver.read_mappings(sample.pid, age);
             let stack = self.number(&sample);
             self.taken.push((sample, stack));
         }
@@ -145,7 +145,7 @@ impl Sampler {
     }
 
     /// The number of a sample's stack, whose addresses are looked up while the process lives.
-    fn number(&mut self, sample: &Sample) -> i32 {
+    fn number(&mut self, sample: &ShootdownSample) -> i32 {
         if sample.stack.is_empty() {
             return NO_STACK;
         }
@@ -189,11 +189,11 @@ impl Sampler {
         self.drain(probe)?;
         let Known { resolver, code, .. } = &mut self.known;
         let mut stacks = std::mem::take(&mut self.unnamed);
-        resolver.name(&mut stacks);
-        code.learn(resolver.changed(), stacks);
+        resolver.name_stacks(&mut stacks);
+        code.learn(resolver.take_changed_processes(), stacks);
         let mut named = Named::new(Names::new(code));
         let taken = std::mem::take(&mut self.taken);
-        let samples: Vec<(&Sample, u32)> = taken
+        let samples: Vec<(&ShootdownSample, u32)> = taken
             .iter()
             .map(|(s, stack)| {
                 let row = Row {
@@ -268,7 +268,7 @@ mod tests {
     /// own, and that one that is forgotten gets a new one.
     #[test]
     fn stacks_are_numbered() {
-        let sample = |pid, caller, stack: &[u64]| Sample {
+        let sample = |pid, caller, stack: &[u64]| ShootdownSample {
             pid,
             counted_as: pid,
             every: 1,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quell_event::Account;
 use quell_host::cpus;
-use quell_probe::{Probe, Resolver, Scope};
+use quell_probe::{Probe, Scope, StackResolver};
 
 use super::attach::AttachOptions;
 use super::sample::{Reading, Sample};
@@ -35,7 +35,7 @@ pub(crate) struct Source {
     sampler: Option<Sampler>,
     accountant: Option<Accountant>,
     /// Names the functions of the account.
-    resolver: Resolver,
+    resolver: StackResolver,
 }
 
 impl Source {
@@ -48,7 +48,7 @@ impl Source {
         let own_before = own_cpu_ns();
         let (probe, guard) = options.attach(&guarded)?;
         let accountant = Accountant::start(&probe, &options.scope);
-        let resolver = Resolver::new(&probe);
+        let resolver = StackResolver::new(&probe);
         let sampler = options.sampler(&probe)?;
         let mut source = Self {
             probe,
@@ -81,7 +81,7 @@ impl Source {
         let mut tally = self.probe.tally()?;
         tally.self_ns = own_cpu_ns() - self.own_before;
         Ok(Reading {
-            matrix: self.probe.matrix(),
+            matrix: self.probe.interrupt_matrix(),
             guard: self.guard.as_mut().map(Probe::tally).transpose()?,
             tally,
         })

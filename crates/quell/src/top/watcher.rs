@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use quell_event::trace::Row;
 use quell_event::{Comm, NO_STACK, Shootdown};
 use quell_host::proc::Proc;
-use quell_probe::{Keep, Options, Probe, Records, Resolver, Stacks};
+use quell_probe::{KeptDetail, Probe, ProbeOptions, ShootdownRecords, StackResolver, StackShare};
 
 use super::attach::AttachOptions;
 use super::detail::{Detail, Thread};
@@ -98,8 +98,8 @@ pub(crate) struct Watcher {
     start: Option<u64>,
     every: NonZeroU32,
     // before the probe, whose ring it reads
-    records: Records,
-    resolver: Resolver,
+    records: ShootdownRecords,
+    resolver: StackResolver,
     code: Code,
     sums: Rc<RefCell<Sums>>,
     probe: Probe,
@@ -118,14 +118,14 @@ impl Watcher {
     pub(crate) fn start(pid: u32, a_second: u64, options: &AttachOptions) -> anyhow::Result<Self> {
         let every = u32::try_from(a_second / STACKS_A_SECOND).unwrap_or(u32::MAX);
         let every = NonZeroU32::new(every).unwrap_or(NonZeroU32::MIN);
-        let probe = Probe::attach(&Options {
+        let probe = Probe::attach(&ProbeOptions {
             scope: options.scope.clone(),
-            keep: Keep::Records,
-            stacks: Stacks::OneIn(every),
+            keep: KeptDetail::Records,
+            stacks: StackShare::OneIn(every),
             ring_bytes: RING_BYTES,
             backend: options.backend,
             unwind: options.unwind,
-            ..Options::default()
+            ..ProbeOptions::default()
         })?;
         let sums = Rc::new(RefCell::new(Sums {
             pid,
@@ -136,11 +136,11 @@ impl Watcher {
             sampled: 0,
         }));
         let sink = Rc::clone(&sums);
-        let records = Records::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
-        let mut resolver = Resolver::new(&probe);
-        resolver.see(pid, Duration::ZERO);
+        let records = ShootdownRecords::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
+        let mut resolver = StackResolver::new(&probe);
+        resolver.read_mappings(pid, Duration::ZERO);
         let mut code = Code::new([], []);
-        code.learn(resolver.changed(), Vec::new());
+        code.learn(resolver.take_changed_processes(), Vec::new());
         probe.add_process(pid)?;
         Ok(Self {
             pid,
@@ -163,7 +163,7 @@ impl Watcher {
     ///
     /// If they can't be read.
     pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
-        self.records.drain()?;
+        self.records.read_records()?;
         self.sums.borrow_mut().place(&self.code);
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Watcher {
     ///
     /// If the records can't be read.
     pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
-        self.records.drain()?;
+        self.records.read_records()?;
         self.sums.borrow_mut().threads.clear();
         self.began = Instant::now();
         Ok(())
@@ -196,13 +196,14 @@ impl Watcher {
     ///
     /// If the records can't be read.
     pub(crate) fn interval(&mut self) -> anyhow::Result<Detail> {
-        self.records.drain()?;
-        self.resolver.see(self.pid, MAPS_AGE);
+        self.records.read_records()?;
+        self.resolver.read_mappings(self.pid, MAPS_AGE);
         self.resolver.follow_records()?;
-        let mut stacks = self.resolver.resolve(&self.records.new_stacks());
-        self.resolver.name(&mut stacks);
+        let mut stacks = self.resolver.resolve_stacks(&self.records.new_stacks());
+        self.resolver.name_stacks(&mut stacks);
         let ended = self.start.is_none() || began_at(self.pid) != self.start;
-        self.code.learn(self.resolver.changed(), stacks);
+        self.code
+            .learn(self.resolver.take_changed_processes(), stacks);
         let lost = self.probe.tally()?.lost.records;
         let mut sums = self.sums.borrow_mut();
         sums.place(&self.code);

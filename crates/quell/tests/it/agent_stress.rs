@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use quell_event::Cause;
-use quell_probe::{Backend, Options, Probe, Timed};
+use quell_probe::{Backend, Probe, ProbeOptions, TimedShare};
 
 use crate::agent_clock::Clocks;
 use crate::agents::{Agent, PATIENCE, built, can_stress, series, shrunk, sum};
@@ -210,11 +210,11 @@ fn a_process_that_moves() {
         fs::create_dir(&folder).expect("made");
         folder
     });
-    let options = Options {
+    let options = ProbeOptions {
         by_cgroup: true,
-        timed: Timed::SPARING,
+        timed: TimedShare::SPARING_RATE,
         backend: Some(Backend::RawTp),
-        ..Options::default()
+        ..ProbeOptions::default()
     };
     let symbols = fs::read_to_string("/proc/kallsyms").expect("it is there");
     if !symbols.contains("__traceiter_csd_queue_cpu") {

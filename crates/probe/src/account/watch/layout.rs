@@ -1,4 +1,4 @@
-//! What the programs of who watches for months write, as Rust reads it: the twin of `bpf/watch.h`.
+//! The records of the programs that watch a machine for months, as Rust reads them: the twin of `bpf/watch.h`.
 
 use crate::layout::{Pod, pod};
 
@@ -9,7 +9,7 @@ pod! {
         has_code: u32,
         zero: u32,
     }
-    struct SampleHead {
+    struct WatchSampleHead {
         cgroup: u64,
         tgid: u32,
         nr: i32,
@@ -35,7 +35,7 @@ pod! {
     }
 }
 
-/// Sleeps that the programs can tell apart: `MAX_SLEEPS`.
+/// The most sleeps that the programs can tell apart, as `MAX_SLEEPS` in watch.h.
 pub(super) const MAX_SLEEPS: usize = 4096;
 
 #[cfg(test)]
@@ -46,7 +46,10 @@ mod tests {
     #[test]
     fn layouts_agree() {
         assert_eq!((size_of::<WatchConfig>(), WatchConfig::padding()), (16, 0));
-        assert_eq!((size_of::<SampleHead>(), SampleHead::padding()), (40, 0));
+        assert_eq!(
+            (size_of::<WatchSampleHead>(), WatchSampleHead::padding()),
+            (40, 0)
+        );
         assert_eq!((size_of::<SleepKey>(), SleepKey::padding()), (24, 0));
         assert_eq!((size_of::<SleepTally>(), SleepTally::padding()), (16, 0));
         assert_eq!((size_of::<WatchHealth>(), WatchHealth::padding()), (16, 0));

@@ -1,4 +1,4 @@
-//! What came since the last look, summed up by cgroup and mechanism, and by code: nothing is kept for longer.
+//! The sums since the last look, by cgroup and mechanism, and by code: no row is kept for longer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,25 +7,26 @@ use std::rc::Rc;
 
 use quell_event::{Comm, Mechanism, Text, Watched, WatchedCode, WatchedRow};
 
-use super::super::sort::{sort, sort_by_call};
-use super::layout::{SampleHead, SleepKey, SleepTally};
+use super::super::mechanisms::{classify_by_call, classify_stack};
+use super::layout::{SleepKey, SleepTally, WatchSampleHead};
 use crate::causes::Causes;
 use crate::layout as shared;
 
-/// So many stacks of the kernel are remembered; then they are looked up anew.
-const MAX_KERNEL: usize = 1 << 13;
-/// Of so many sleeps the addresses are, for the same ones may mean something else in another call.
-const MAX_STACKS: usize = 1 << 11;
-/// So much code is told apart between two looks; what comes then has no stack.
-const MAX_CODE: usize = 1 << 11;
+/// The most stacks of samples whose mechanism is remembered; then all are looked up anew.
+const MAX_SAMPLE_STACKS: usize = 1 << 13;
+/// The most stacks of sleeps whose addresses are remembered. The addresses and not the mechanism are kept, because the same
+/// ones may mean something else in another call.
+const MAX_SLEEP_STACKS: usize = 1 << 11;
+/// The most rows of code between two looks; samples beyond are counted without a stack.
+const MAX_CODE_ROWS: usize = 1 << 11;
 
 /// The number of a cgroup's folder, as the rest of quell has it: without the highest bit of its generation.
-fn cgroup(id: u64) -> u64 {
+fn cgroup_folder_number(id: u64) -> u64 {
     id & !(1 << 63)
 }
 
 #[derive(Default)]
-struct Cost {
+struct WatchCost {
     samples: u64,
     sleeps: u64,
     blocked_ns: u64,
@@ -34,34 +35,34 @@ struct Cost {
 /// Code, by process, cgroup, mechanism and the program's stack.
 type CodeKey = (u32, u64, Mechanism, Box<[u64]>);
 
-/// What was seen.
-pub(super) struct Sums {
+/// The sums, and the stacks that are known from before.
+pub(super) struct WatchSums {
     causes: Rc<RefCell<Causes>>,
-    /// By a hash of the stack and the call.
+    /// The mechanisms of samples, by a hash of the stack, and the call.
     samples: HashMap<(u64, i32), Option<Mechanism>>,
-    /// By the name that the programs give to a stack, and the call.
+    /// The mechanisms of sleeps, by the hash that the programs give to a stack, and the call.
     sleeps: HashMap<(u64, i32), Option<Mechanism>>,
     stacks: HashMap<u64, Box<[u64]>>,
-    rows: HashMap<(u64, Mechanism), Cost>,
+    rows: HashMap<(u64, Mechanism), WatchCost>,
     code: HashMap<CodeKey, (Text, u64)>,
-    /// By cgroup and call, what was told by its stack: also of what is no memory management.
-    told: HashMap<(u64, i32), Shares>,
-    /// By cgroup and call, what has no stack, as there were so many.
-    untold: HashMap<(u64, i32), SleepTally>,
+    /// By cgroup and call, the sleeps that have a stack, also those that show no memory management.
+    sleeps_with_stack: HashMap<(u64, i32), SleepShares>,
+    /// By cgroup and call, the sleeps whose stack was not walked, because there were too many.
+    sleeps_without_stack: HashMap<(u64, i32), SleepTally>,
 }
 
 /// Sleeps by mechanism.
-type Shares = HashMap<Option<Mechanism>, SleepTally>;
+type SleepShares = HashMap<Option<Mechanism>, SleepTally>;
 
-/// What a part of `all` is of `ns`, rounded.
-fn part(ns: u64, part: u64, all: u64) -> u64 {
+/// The share of `ns` that `part` is of `all`, rounded.
+fn rounded_share(ns: u64, part: u64, all: u64) -> u64 {
     if all == 0 {
         return 0;
     }
     (ns as f64 * (part as f64 / all as f64)).round() as u64
 }
 
-impl Sums {
+impl WatchSums {
     pub(super) fn new(causes: Rc<RefCell<Causes>>) -> Self {
         Self {
             causes,
@@ -70,39 +71,41 @@ impl Sums {
             stacks: HashMap::new(),
             rows: HashMap::new(),
             code: HashMap::new(),
-            told: HashMap::new(),
-            untold: HashMap::new(),
+            sleeps_with_stack: HashMap::new(),
+            sleeps_without_stack: HashMap::new(),
         }
     }
 
-    /// Takes a sample.
-    pub(super) fn sample(&mut self, bytes: &[u8]) {
-        let Some(head) = shared::read::<SampleHead>(bytes) else {
+    /// Adds a sample to the sums.
+    pub(super) fn take_sample(&mut self, bytes: &[u8]) {
+        let Some(head) = shared::read_pod::<WatchSampleHead>(bytes) else {
             return;
         };
-        let frames = bytes.get(size_of::<SampleHead>()..).unwrap_or_default();
+        let frames = bytes
+            .get(size_of::<WatchSampleHead>()..)
+            .unwrap_or_default();
         let mut frames = frames
             .chunks_exact(8)
             .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
         let kernel: Vec<u64> = frames.by_ref().take(head.kernel_frames.into()).collect();
-        let Some(mechanism) = self.sampled(&kernel, head.nr) else {
+        let Some(mechanism) = self.sample_mechanism(&kernel, head.nr) else {
             return;
         };
-        let cgroup = cgroup(head.cgroup);
+        let cgroup = cgroup_folder_number(head.cgroup);
         self.rows.entry((cgroup, mechanism)).or_default().samples += 1;
         let user: Box<[u64]> = frames.take(head.user_frames.into()).collect();
         let mut key = (head.tgid, cgroup, mechanism, user);
-        if self.code.len() >= MAX_CODE && !self.code.contains_key(&key) {
+        if self.code.len() >= MAX_CODE_ROWS && !self.code.contains_key(&key) {
             key.3 = Box::default();
         }
-        if self.code.len() < 2 * MAX_CODE || self.code.contains_key(&key) {
+        if self.code.len() < 2 * MAX_CODE_ROWS || self.code.contains_key(&key) {
             let comm = || Text::from(Comm(head.comm).text());
             let (_, samples) = self.code.entry(key).or_insert_with(|| (comm(), 0));
             *samples += 1;
         }
     }
 
-    fn sampled(&mut self, kernel: &[u64], nr: i32) -> Option<Mechanism> {
+    fn sample_mechanism(&mut self, kernel: &[u64], nr: i32) -> Option<Mechanism> {
         let mut hasher = DefaultHasher::new();
         kernel.hash(&mut hasher);
         let key = (hasher.finish(), nr);
@@ -110,42 +113,44 @@ impl Sums {
             return *known;
         }
         let names = self.causes.borrow().kernel_names(kernel);
-        let sorted = names.ok().and_then(|names| sort(&names, nr, false, 0));
-        let mechanism = sorted.map(|sorted| sorted.mechanism);
-        if self.samples.len() >= MAX_KERNEL {
+        let class = names
+            .ok()
+            .and_then(|names| classify_stack(&names, nr, false, 0));
+        let mechanism = class.map(|class| class.mechanism);
+        if self.samples.len() >= MAX_SAMPLE_STACKS {
             self.samples.clear();
         }
         self.samples.insert(key, mechanism);
         mechanism
     }
 
-    /// Learns a stack by the name that the programs gave it.
-    pub(super) fn stack(&mut self, name: u64, addresses: Box<[u64]>) {
-        if self.stacks.len() >= MAX_STACKS && !self.stacks.contains_key(&name) {
+    /// Remembers a stack by the hash that the programs gave it.
+    pub(super) fn learn_stack(&mut self, name: u64, addresses: Box<[u64]>) {
+        if self.stacks.len() >= MAX_SLEEP_STACKS && !self.stacks.contains_key(&name) {
             self.stacks.clear();
             self.sleeps.clear();
         }
         self.stacks.insert(name, addresses);
     }
 
-    /// Takes so many more sleeps of a kind.
-    pub(super) fn sleeps(&mut self, key: &SleepKey, more: &SleepTally) {
-        let of = (cgroup(key.cgroup), key.nr);
+    /// Adds so many more sleeps of one key.
+    pub(super) fn take_sleeps(&mut self, key: &SleepKey, more: &SleepTally) {
+        let of = (cgroup_folder_number(key.cgroup), key.nr);
         if key.stack == 0 {
-            let untold = self.untold.entry(of).or_default();
-            untold.sleeps += more.sleeps;
-            untold.ns += more.ns;
+            let tally = self.sleeps_without_stack.entry(of).or_default();
+            tally.sleeps += more.sleeps;
+            tally.ns += more.ns;
             return;
         }
-        let mechanism = self.slept(key.stack, key.nr);
-        let told = self.told.entry(of).or_default();
-        let told = told.entry(mechanism).or_default();
-        told.sleeps += more.sleeps;
-        told.ns += more.ns;
-        self.sleep(of.0, mechanism, more);
+        let mechanism = self.sleep_mechanism(key.stack, key.nr);
+        let shares = self.sleeps_with_stack.entry(of).or_default();
+        let share = shares.entry(mechanism).or_default();
+        share.sleeps += more.sleeps;
+        share.ns += more.ns;
+        self.add_sleeps(of.0, mechanism, more);
     }
 
-    fn sleep(&mut self, cgroup: u64, mechanism: Option<Mechanism>, more: &SleepTally) {
+    fn add_sleeps(&mut self, cgroup: u64, mechanism: Option<Mechanism>, more: &SleepTally) {
         if let Some(mechanism) = mechanism {
             let cost = self.rows.entry((cgroup, mechanism)).or_default();
             cost.sleeps += more.sleeps;
@@ -153,13 +158,14 @@ impl Sums {
         }
     }
 
-    /// Sleeps without a stack are taken for what the others of their cgroup and call were, or else for what the call tells.
+    /// Shares sleeps without a stack out over the mechanisms of the others of their cgroup and call, or gives them the
+    /// mechanism of the call where there are no others.
     fn share_out(&mut self) {
-        let told = std::mem::take(&mut self.told);
-        for ((cgroup, nr), untold) in std::mem::take(&mut self.untold) {
-            let Some(shares) = told.get(&(cgroup, nr)) else {
-                let mechanism = sort_by_call(nr, 0).map(|sorted| sorted.mechanism);
-                self.sleep(cgroup, mechanism, &untold);
+        let sleeps_with_stack = std::mem::take(&mut self.sleeps_with_stack);
+        for ((cgroup, nr), sleeps_without_stack) in std::mem::take(&mut self.sleeps_without_stack) {
+            let Some(shares) = sleeps_with_stack.get(&(cgroup, nr)) else {
+                let mechanism = classify_by_call(nr, 0).map(|class| class.mechanism);
+                self.add_sleeps(cgroup, mechanism, &sleeps_without_stack);
                 continue;
             };
             let all = shares
@@ -167,31 +173,31 @@ impl Sums {
                 .fold((0, 0), |(n, ns), share| (n + share.sleeps, ns + share.ns));
             for (mechanism, share) in shares {
                 let more = SleepTally {
-                    sleeps: part(untold.sleeps, share.sleeps, all.0),
-                    ns: part(untold.ns, share.ns, all.1),
+                    sleeps: rounded_share(sleeps_without_stack.sleeps, share.sleeps, all.0),
+                    ns: rounded_share(sleeps_without_stack.ns, share.ns, all.1),
                 };
-                self.sleep(cgroup, *mechanism, &more);
+                self.add_sleeps(cgroup, *mechanism, &more);
             }
         }
     }
 
-    fn slept(&mut self, stack: u64, nr: i32) -> Option<Mechanism> {
+    fn sleep_mechanism(&mut self, stack: u64, nr: i32) -> Option<Mechanism> {
         if let Some(known) = self.sleeps.get(&(stack, nr)) {
             return *known;
         }
         let addresses = self.stacks.get(&stack);
         let names = addresses.and_then(|a| self.causes.borrow().kernel_names(a).ok());
         let Some(names) = names else {
-            // there was no room for it
-            return sort_by_call(nr, 0).map(|sorted| sorted.mechanism);
+            // The map of stacks had no room for it.
+            return classify_by_call(nr, 0).map(|class| class.mechanism);
         };
-        let mechanism = sort(&names, nr, true, 0).map(|sorted| sorted.mechanism);
+        let mechanism = classify_stack(&names, nr, true, 0).map(|class| class.mechanism);
         self.sleeps.insert((stack, nr), mechanism);
         mechanism
     }
 
-    /// What came since the last call, the dearest first.
-    pub(super) fn take(&mut self) -> Watched {
+    /// The sums since the last call, the dearest first.
+    pub(super) fn take_watched(&mut self) -> Watched {
         self.share_out();
         let rows = std::mem::take(&mut self.rows).into_iter();
         let rows = rows.map(|((cgroup, mechanism), cost)| WatchedRow {
@@ -217,7 +223,7 @@ impl Sums {
             code: code.collect(),
             ..Watched::default()
         };
-        // maps have no order
+        // A hash map has no order, and output needs one.
         watched.rows.sort_by_key(|r| {
             (
                 std::cmp::Reverse((r.samples, r.blocked_ns)),
@@ -240,8 +246,8 @@ impl Sums {
 mod tests {
     use super::*;
 
-    fn sums() -> Sums {
-        Sums::new(Rc::new(RefCell::new(Causes::unattached())))
+    fn sums() -> WatchSums {
+        WatchSums::new(Rc::new(RefCell::new(Causes::unattached())))
     }
 
     /// Check that sleeps without a stack are told by their call, that what is no memory management is not told, that both
@@ -259,16 +265,16 @@ mod tests {
         let more = SleepTally { sleeps: 2, ns: 30 };
         const MUNMAP: i32 = 11;
         const GETPID: i32 = 39;
-        sums.sleeps(&key(7, MUNMAP), &more);
-        sums.sleeps(&key(7 | 1 << 63, MUNMAP), &more);
-        sums.sleeps(&key(8, GETPID), &more);
-        let watched = sums.take();
+        sums.take_sleeps(&key(7, MUNMAP), &more);
+        sums.take_sleeps(&key(7 | 1 << 63, MUNMAP), &more);
+        sums.take_sleeps(&key(8, GETPID), &more);
+        let watched = sums.take_watched();
         let rows: Vec<_> = watched.rows.iter().collect();
         assert_eq!(rows.len(), 1, "{rows:?}");
         let row = (rows[0].cgroup, rows[0].mechanism, rows[0].sleeps);
         assert_eq!(row, (7, Mechanism::Unmap, 4));
         assert_eq!(rows[0].blocked_ns, 60);
-        assert_eq!(sums.take(), Watched::default());
+        assert_eq!(sums.take_watched(), Watched::default());
     }
 
     /// Check that sleeps whose stacks were not walked are shared out as the others of their cgroup and call are, with what is
@@ -288,11 +294,11 @@ mod tests {
             zero: 0,
         };
         let ns = |sleeps, ns| SleepTally { sleeps, ns };
-        sums.sleeps(&key(0, READ), &ns(40, 4000));
-        sums.sleeps(&key(1, READ), &ns(1, 300));
-        sums.sleeps(&key(2, READ), &ns(3, 100));
-        sums.sleeps(&key(0, MUNMAP), &ns(1, 50));
-        let watched = sums.take();
+        sums.take_sleeps(&key(0, READ), &ns(40, 4000));
+        sums.take_sleeps(&key(1, READ), &ns(1, 300));
+        sums.take_sleeps(&key(2, READ), &ns(3, 100));
+        sums.take_sleeps(&key(0, MUNMAP), &ns(1, 50));
+        let watched = sums.take_watched();
         let rows: Vec<_> = watched
             .rows
             .iter()
@@ -305,26 +311,26 @@ mod tests {
                 (Mechanism::Unmap, 1, 50)
             ]
         );
-        assert_eq!(sums.take(), Watched::default());
+        assert_eq!(sums.take_watched(), Watched::default());
     }
 
     /// Check that stacks beyond the bound make room, and that a sample that is cut anywhere does no harm.
     #[test]
     fn memory_is_bounded() {
         let mut sums = sums();
-        for n in 0..5 * MAX_STACKS as u64 {
-            sums.stack(n, Box::new([n]));
-            assert!(sums.stacks.len() <= MAX_STACKS);
+        for n in 0..5 * MAX_SLEEP_STACKS as u64 {
+            sums.learn_stack(n, Box::new([n]));
+            assert!(sums.stacks.len() <= MAX_SLEEP_STACKS);
         }
-        let head = SampleHead {
+        let head = WatchSampleHead {
             kernel_frames: 3,
             user_frames: 3,
-            ..SampleHead::default()
+            ..WatchSampleHead::default()
         };
-        let mut bytes = shared::bytes(&head).to_vec();
+        let mut bytes = shared::bytes_of(&head).to_vec();
         bytes.extend([0; 48]);
         for len in 0..=bytes.len() {
-            sums.sample(&bytes[..len]);
+            sums.take_sample(&bytes[..len]);
         }
     }
 }

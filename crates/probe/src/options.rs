@@ -1,4 +1,4 @@
-//! What the probe is asked for.
+//! The options of the probe.
 
 use std::num::NonZeroU32;
 
@@ -8,9 +8,9 @@ use crate::layout;
 /// Which shootdowns count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All of them, but for quell's own.
+    /// All of them, except quell's own.
     All,
-    /// Those of processes that are named by [`Probe::add_process`], and of all their descendants:
+    /// Those of processes that are named by [`Probe::add_process`](crate::Probe::add_process), and of all their descendants:
     /// as culprits, and where the kernel flushes their memory.
     Tree,
     /// Those that interrupt one of these CPUs.
@@ -18,8 +18,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// As the programs know it.
-    pub(crate) fn number(&self) -> u32 {
+    /// The scope's number in the eBPF programs.
+    pub(crate) fn scope_kind(&self) -> u32 {
         match self {
             Self::All => layout::SCOPE_ALL,
             Self::Tree => layout::SCOPE_TREE,
@@ -28,64 +28,64 @@ impl Scope {
     }
 }
 
-/// Of which shootdowns stacks are kept. Counts never depend on it.
+/// The share of shootdowns whose stacks are kept. Counts never depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stacks {
-    /// Of none.
+pub enum StackShare {
+    /// No shootdown has its stacks kept.
     None,
-    /// Of one in so many, on each CPU.
+    /// One in so many has its stacks kept, on each CPU.
     OneIn(NonZeroU32),
 }
 
-impl Stacks {
-    /// Of all.
+impl StackShare {
+    /// Every shootdown has its stacks kept.
     pub const ALL: Self = Self::OneIn(NonZeroU32::MIN);
 }
 
-/// Which shootdowns are timed. Counts are of all, always, and records have times.
+/// The share of shootdowns that are timed. Counts always have all shootdowns, and every record has times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timed {
-    /// All.
+pub enum TimedShare {
+    /// All are timed.
     All,
     /// All of a CPU that makes no more than so many a second. Of one that makes more about so many are timed, drawn by
     /// chance, and stand for the others; [`quell_event::Tally::untimed`] has how many are not.
     AtMost(NonZeroU32),
 }
 
-impl Timed {
-    /// For somebody who looks now, every second perhaps.
-    pub const USUAL: Self = Self::AtMost(NonZeroU32::new(15_625).unwrap());
-    /// For somebody who watches for days: in ten seconds that is still enough for a 99th percentile, and in a minute for a
+impl TimedShare {
+    /// The rate for somebody who looks now, perhaps every second.
+    pub const USUAL_RATE: Self = Self::AtMost(NonZeroU32::new(15_625).unwrap());
+    /// The rate for watching for days: in ten seconds that is still enough for a 99th percentile, and in a minute for a
     /// 99.9th.
-    pub const SPARING: Self = Self::AtMost(NonZeroU32::new(250).unwrap());
+    pub const SPARING_RATE: Self = Self::AtMost(NonZeroU32::new(250).unwrap());
 }
 
-/// What is kept of single shootdowns, besides the counts.
+/// The detail that is kept of single shootdowns, besides the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// Nothing.
+pub enum KeptDetail {
+    /// No detail is kept.
     #[default]
     Counts,
-    /// Some of them, for [`crate::Samples`].
+    /// Some shootdowns are kept, for [`crate::ShootdownSamples`].
     Samples,
-    /// A record of each, for [`crate::Records`].
+    /// A record of each is kept, for [`crate::ShootdownRecords`].
     Records,
 }
 
-/// What the probe is to do.
+/// The options of a probe.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProbeOptions {
     /// Which shootdowns count.
     pub scope: Scope,
-    /// What is kept besides the counts.
-    pub keep: Keep,
-    /// Of which shootdowns the records have stacks.
-    pub stacks: Stacks,
+    /// The detail that is kept besides the counts.
+    pub keep: KeptDetail,
+    /// The share of records that have stacks.
+    pub stacks: StackShare,
     /// Size of the ring of records or samples, bytes; a power of two.
     pub ring_bytes: u32,
     /// Which shootdowns are timed.
-    pub timed: Timed,
-    /// How to see them; `None` for the first way that this kernel allows.
+    pub timed: TimedShare,
+    /// How to see shootdowns; `None` for the first way that this kernel allows.
     pub backend: Option<Backend>,
     /// Tell culprits and victims apart by cgroup and not by process, with a scope of all: processes come and go, and the
     /// tables fill up. Tallies have no process then.
@@ -96,14 +96,14 @@ pub struct Options {
     pub ipi: bool,
 }
 
-impl Default for Options {
+impl Default for ProbeOptions {
     fn default() -> Self {
         Self {
             scope: Scope::All,
-            keep: Keep::Counts,
-            stacks: Stacks::ALL,
+            keep: KeptDetail::Counts,
+            stacks: StackShare::ALL,
             ring_bytes: 64 << 20,
-            timed: Timed::USUAL,
+            timed: TimedShare::USUAL_RATE,
             backend: None,
             by_cgroup: false,
             unwind: false,

@@ -6,8 +6,8 @@ use quell_event::Cause;
 
 use crate::layout::{self, CulpritKey};
 
-/// What `madvise(2)` was told, by include/uapi/asm-generic/mman-common.h.
-fn by_advice(advice: u8) -> Cause {
+/// The cause by the advice that `madvise(2)` got, by include/uapi/asm-generic/mman-common.h.
+fn advice_cause(advice: u8) -> Cause {
     match advice {
         4 | 24 => Cause::MadviseDontneed,
         8 => Cause::MadviseFree,
@@ -20,8 +20,8 @@ fn by_advice(advice: u8) -> Cause {
     }
 }
 
-/// The cause that the system call alone tells; `None` for calls that flush only in passing.
-pub(crate) fn cause_of(key: &CulpritKey) -> Option<Cause> {
+/// The cause, as far as the system call alone decides it; `None` for calls that flush only in passing.
+pub(crate) fn syscall_cause(key: &CulpritKey) -> Option<Cause> {
     if key.flags & layout::CULPRIT_EXITING != 0 {
         return Some(Cause::Exit);
     }
@@ -31,7 +31,7 @@ pub(crate) fn cause_of(key: &CulpritKey) -> Option<Cause> {
     let compat = key.flags & layout::CULPRIT_COMPAT != 0;
     let cause = match (compat, key.nr) {
         (false, 11) | (true, 91) => Cause::Munmap,
-        (false, 28) | (true, 219) | (_, 440) => by_advice(key.advice),
+        (false, 28) | (true, 219) | (_, 440) => advice_cause(key.advice),
         (false, 10 | 329) | (true, 125 | 380) => Cause::Mprotect,
         (false, 25) | (true, 163) => Cause::Mremap,
         (false, 9) | (true, 90 | 192) => Cause::Mmap,
@@ -64,13 +64,13 @@ mod tests {
     /// Check that the same number means what its own table says.
     #[test]
     fn tables_are_apart() {
-        assert_eq!(cause_of(&key(11, 0, 0)), Some(Cause::Munmap));
+        assert_eq!(syscall_cause(&key(11, 0, 0)), Some(Cause::Munmap));
         assert_eq!(
-            cause_of(&key(11, 0, layout::CULPRIT_COMPAT)),
+            syscall_cause(&key(11, 0, layout::CULPRIT_COMPAT)),
             Some(Cause::Exec)
         );
         assert_eq!(
-            cause_of(&key(91, 0, layout::CULPRIT_COMPAT)),
+            syscall_cause(&key(91, 0, layout::CULPRIT_COMPAT)),
             Some(Cause::Munmap)
         );
     }
@@ -78,14 +78,14 @@ mod tests {
     /// Check that advice is told apart, and that an exit wins over the call it happened in.
     #[test]
     fn advice_and_exit() {
-        assert_eq!(cause_of(&key(28, 4, 0)), Some(Cause::MadviseDontneed));
-        assert_eq!(cause_of(&key(28, 8, 0)), Some(Cause::MadviseFree));
-        assert_eq!(cause_of(&key(440, 21, 0)), Some(Cause::MadvisePageout));
+        assert_eq!(syscall_cause(&key(28, 4, 0)), Some(Cause::MadviseDontneed));
+        assert_eq!(syscall_cause(&key(28, 8, 0)), Some(Cause::MadviseFree));
+        assert_eq!(syscall_cause(&key(440, 21, 0)), Some(Cause::MadvisePageout));
         assert_eq!(
-            cause_of(&key(28, 4, layout::CULPRIT_EXITING)),
+            syscall_cause(&key(28, 4, layout::CULPRIT_EXITING)),
             Some(Cause::Exit)
         );
-        assert_eq!(cause_of(&key(layout::NR_FAULT, 0, 0)), None);
-        assert_eq!(cause_of(&key(0, 0, 0)), None);
+        assert_eq!(syscall_cause(&key(layout::NR_FAULT, 0, 0)), None);
+        assert_eq!(syscall_cause(&key(0, 0, 0)), None);
     }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Histograms.
+ * Histograms of waits, delays and stalls.
  */
-#ifndef QUELL_HIST_H
-#define QUELL_HIST_H
+#ifndef QUELL_HISTOGRAM_H
+#define QUELL_HISTOGRAM_H
 
 static __always_inline u32 log2_floor(u64 v)
 {
@@ -29,7 +29,7 @@ static __always_inline u32 bucket_of(u64 ns)
 	return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
 }
 
-/* This CPU's. Never NULL, but only we know. */
+/* This CPU's histograms. They are never NULL, but the verifier does not know. */
 static __always_inline struct hists *hists_of_cpu(void)
 {
 	u32 zero = 0;
@@ -37,7 +37,7 @@ static __always_inline struct hists *hists_of_cpu(void)
 	return bpf_map_lookup_elem(&hists, &zero);
 }
 
-/* A value that stands for n. */
+/* Adds a value that stands for n. */
 static __always_inline void hist_add(struct hist *h, u64 ns, u64 n)
 {
 	u32 b = bucket_of(ns);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who asked for a round, and whether it counts. The same whatever tells that it began.
+ * Names the culprit of a round and decides whether the round counts, for tracepoints and functions alike.
  */
-#ifndef QUELL_NAME_H
-#define QUELL_NAME_H
+#ifndef QUELL_NAME_CULPRIT_H
+#define QUELL_NAME_CULPRIT_H
 
-/* Does this memory belong to a process in scope? Without CONFIG_MEMCG nobody knows the owner. */
+/* Whether this memory belongs to a process in scope. Without CONFIG_MEMCG the owner is not known. */
 static __always_inline bool owner_in_scope(u64 mm)
 {
 	struct mm_struct *m = (struct mm_struct *)mm;
@@ -17,7 +17,7 @@ static __always_inline bool owner_in_scope(u64 mm)
 	return owner && tgid_in_scope(BPF_CORE_READ(owner, tgid));
 }
 
-static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
+static __always_inline u8 mode_of(struct cpu_state *o, struct task_struct *t, u64 mm)
 {
 	u32 tgid = t->tgid;
 
@@ -29,7 +29,7 @@ static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
 		return MODE_LATER;
 	if (culprit_in_scope(o, tgid))
 		return MODE_IN;
-	/* batched by reclaim or migration, or a kernel flush: whom it hits decides */
+	/* a batch of reclaim or migration, or a kernel flush: its victims decide */
 	if (!mm)
 		return MODE_LATER;
 	if (mm == (u64)t->mm)
@@ -39,12 +39,12 @@ static __always_inline u8 mode_of(struct own *o, struct task_struct *t, u64 mm)
 }
 
 /*
- * Is it the call that this CPU named last, as all shootdowns of a loop are? Asked of a thread that
+ * Whether this is the call that this CPU named last, as in all shootdowns of a loop. The thread must be one that
  * flushes its own address space.
  */
-static __always_inline bool is_same_call(struct own *o, struct task_struct *t, struct pt_regs *regs)
+static __always_inline bool is_same_call(struct cpu_state *o, struct task_struct *t, struct pt_regs *regs)
 {
-	/* who is moved to a container may go on with the call that it made before */
+	/* a process that is moved to a container may go on with the call that it made before */
 	if (config.by_cgroup && o->call_groups != (u64)t->cgroups)
 		return false;
 	return o->same && o->call_tgid == (u32)t->tgid && o->call == regs->orig_ax &&
@@ -52,8 +52,8 @@ static __always_inline bool is_same_call(struct own *o, struct task_struct *t, s
 	       !(t->thread_info.status & TS_COMPAT);
 }
 
-/* The index of who asked for the round. */
-static __always_inline void find_culprit(void *ctx, struct own *o, struct round *r, struct task_struct *t)
+/* Finds the index of the round's culprit. */
+static __always_inline void find_culprit(void *ctx, struct cpu_state *o, struct round *r, struct task_struct *t)
 {
 	struct culprit_key key = {};
 	bool need_stack = false;
@@ -69,7 +69,7 @@ static __always_inline void find_culprit(void *ctx, struct own *o, struct round 
 		key.nr = NR_KERNEL;
 		key.kstack = KSTACK_UNNEEDED;
 	} else {
-		need_stack = identify(&key, t, r->mm);
+		need_stack = fill_culprit_key(&key, t, r->mm);
 		if (key.flags & CULPRIT_OWN)
 			r->flags |= SEND_OWN;
 		if (!need_stack && key.flags == CULPRIT_OWN) {
@@ -102,7 +102,7 @@ static __always_inline void find_culprit(void *ctx, struct own *o, struct round 
 		o->key = key;
 	}
 	if (!o->culprit) {
-		struct health *h = health();
+		struct probe_health *h = health_of_cpu();
 
 		o->same = 0;
 		if (h)
@@ -111,8 +111,8 @@ static __always_inline void find_culprit(void *ctx, struct own *o, struct round 
 	r->culprit = o->culprit;
 }
 
-/* Who asked for the round, and does it count? */
-static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
+/* Names the culprit of the round, if the round counts. */
+static __noinline void name_culprit(void *ctx, struct cpu_state *o, struct round *r)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 
@@ -128,10 +128,10 @@ static __noinline void name_culprit(void *ctx, struct own *o, struct round *r)
 	r->state = ROUND_NAMED;
 }
 
-/* A round that nobody named: where all count, it does so without a name. */
-static __always_inline void unnamed(struct own *o, struct round *r)
+/* Gives up naming a round: where all rounds count, it counts without a name. */
+static __always_inline void give_up_naming(struct cpu_state *o, struct round *r)
 {
-	struct health *h = health();
+	struct probe_health *h = health_of_cpu();
 
 	o->due = 0;
 	if (h)
@@ -146,16 +146,16 @@ static __always_inline void unnamed(struct own *o, struct round *r)
 	r->state = ROUND_NAMED;
 }
 
-/* A flush that would have interrupted others, had any CPU run with that memory. */
-static __always_inline void empty_send(struct own *o)
+/* Counts a flush that found no other CPU with that memory to interrupt. */
+static __always_inline void count_empty_send(struct cpu_state *o)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct health *h;
+	struct probe_health *h;
 
 	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
 	    (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)))
 		return;
-	h = health();
+	h = health_of_cpu();
 	if (h)
 		h->empty_sends++;
 }

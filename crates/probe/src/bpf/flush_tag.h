@@ -2,10 +2,10 @@
 /*
  * The name of a flush, by which a victim's times find its round.
  */
-#ifndef QUELL_TAG_H
-#define QUELL_TAG_H
+#ifndef QUELL_FLUSH_TAG_H
+#define QUELL_FLUSH_TAG_H
 
-/* Of all flushes of the kernel's own mappings, and of batches: they have nothing to be told by. */
+/* The tag of all flushes of the kernel's own mappings, and of batches, which can't be told apart. */
 #define TAG_NO_MEMORY 1
 
 /*
@@ -13,7 +13,7 @@
  * arch/x86/include/asm/mmu.h): its place in memory is given to the next one. It lies beside the generation that culprit and
  * victim look at in any case. 0 without one.
  */
-static __always_inline u64 space_of(struct mm_struct *mm)
+static __always_inline u64 address_space_of(struct mm_struct *mm)
 {
 	return mm ? BPF_CORE_READ(mm, context.ctx_id) : 0;
 }

@@ -1,4 +1,4 @@
-//! From addresses to code: which file, at which offset, and what it is called.
+//! Finds the code behind addresses: its file, its offset there, and its name.
 //!
 //! Files and offsets are looked up while the process lives, for its mappings go with it. Names come
 //! last, from the files, when nothing is measured any more.
@@ -13,103 +13,105 @@ use quell_event::trace::{Frame, Mark, Module, Process, Stack, StackKind};
 use quell_host::maps::{self, Mapping};
 use quell_host::proc::Proc;
 
+use crate::bpf_maps::{ProbeMaps, stack_addresses};
 use crate::call_site::ends_in_call;
-use crate::causes::stack;
 use crate::error::Result;
 use crate::interner::NewStack;
 use crate::layout::STACK_DEPTH;
-use crate::loader::{Maps, Probe};
-use crate::symbols::{self, Files, Jits, Source};
-use crate::unwind::{Followed, Kind, Piece, Pieces, Unwinder, Unwound, is_of_piece};
+use crate::loader::Probe;
+use crate::symbols::{self, CodeFiles, FrameSource, JitMaps};
+use crate::unwind::{
+    FollowedStack, PieceKind, StackPiece, StackPieces, Unwinder, UnwoundStack, is_of_piece,
+};
 
-/// Reading maps takes the process's mmap_lock, and others wait for it meanwhile: for the same process it may take one part
-/// in so many of the time.
-const PART: u32 = 100;
-/// But not more often than this, and not less often. A program that is over in 100 ms was first seen while the loader
-/// worked: what it loaded since is to be found before it ends. One that makes its code as it runs always has frames
-/// that nobody has seen; where quell loses its CPU while it reads, such a program once waited for 112 ms.
-const AGAIN: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(2)];
+/// Reading the mappings of a process may take one part in so many of the time, because it takes the process's mmap_lock, and
+/// its threads wait for that meanwhile.
+const MAX_READING_PART: u32 = 100;
+/// The shortest and the longest time until mappings are read again. A program that is over in 100 ms was first seen while the
+/// loader worked, and the libraries that it loaded since must be found before it ends. One that makes its code as it runs
+/// always has new frames; where quell loses its CPU while it reads, such a program once waited for 112 ms.
+const REREAD_BOUNDS: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(2)];
 
-/// And for the sake of a stack that ends where there is no code. Code that a JIT makes often is such a place for good, and
-/// others wait for its process's lock meanwhile.
-const UNWINDING: Duration = Duration::from_millis(50);
-/// But not of one that was first seen so lately, and loads its libraries.
-const BEGINNING: Duration = Duration::from_secs(1);
+/// The shortest time until mappings are read again because a stack leads to a place without code. Code of a JIT often is such a
+/// place for good, and the process's threads wait for its lock meanwhile.
+const MIN_REREAD_FOR_UNWINDING: Duration = Duration::from_millis(50);
+/// A process that was first seen within this time may still load its libraries, and is read again sooner.
+const BEGINNING_TIME: Duration = Duration::from_secs(1);
 
-/// More processes than this are looked through for those that have ended.
-const MANY: usize = 1024;
+/// With more processes than this, those that have ended are looked for and forgotten.
+const SNAPSHOTS_BEFORE_CLEANUP: usize = 1024;
 
-/// Stacks of a process may come so long after it ended.
-const LATE: Duration = Duration::from_secs(10);
+/// Stacks of a process may come until so long after it ended.
+const LATE_STACKS_TIME: Duration = Duration::from_secs(10);
 
-/// A stack has as many frames as are kept: those beyond are missing.
+/// Whether a stack has as many frames as are kept, so that those beyond are missing.
 fn is_cut(addresses: &[u64]) -> bool {
     addresses.len() >= STACK_DEPTH
 }
 
-/// What is known of a process.
-struct Snapshot {
+/// The mappings of a process, and when they were read.
+struct ProcessSnapshot {
     maps: Vec<Mapping>,
-    /// When those with a name were first as they are, ns of CLOCK_MONOTONIC.
+    /// When the mappings with a name were first found as they are, ns of CLOCK_MONOTONIC.
     t_ns: u64,
     taken: Instant,
     /// When they were first read.
     first: Instant,
     /// How long reading them took.
     took: Duration,
-    /// None of those that are watched.
+    /// The process is none of those that are watched.
     stranger: bool,
-    /// How long to wait for what is not there: longer each time that nothing new was found, for a frame
-    /// that is no code is never there.
+    /// How long to wait before they are read again for a frame outside of them: longer each time that nothing new was found,
+    /// because a frame that is no code is never found.
     wait: Duration,
 }
 
-impl Snapshot {
-    /// When they may be read again because something was not found in them.
-    fn again(&self) -> Duration {
-        (self.took * PART).clamp(self.wait, AGAIN[1])
+impl ProcessSnapshot {
+    /// How old they must be to be read again because an address was not found in them.
+    fn reread_after(&self) -> Duration {
+        (self.took * MAX_READING_PART).clamp(self.wait, REREAD_BOUNDS[1])
     }
 }
 
 /// Looks up the code behind stacks.
-pub struct Resolver {
-    maps: Rc<Maps>,
-    pieces: Option<Rc<Pieces>>,
+pub struct StackResolver {
+    maps: Rc<ProbeMaps>,
+    pieces: Option<Rc<StackPieces>>,
     unwinder: Unwinder,
     causes: Rc<std::cell::RefCell<crate::causes::Causes>>,
     root: PathBuf,
-    snapshots: HashMap<u32, Snapshot>,
-    /// With so many snapshots those of ended processes are dropped.
-    many: usize,
+    snapshots: HashMap<u32, ProcessSnapshot>,
+    /// With so many snapshots, those of ended processes are dropped.
+    cleanup_at: usize,
     changed: Vec<u32>,
-    files: Files,
-    jits: Jits,
-    /// By the number of the stack, a source for each of its frames.
-    sources: HashMap<u32, Vec<Source>>,
+    files: CodeFiles,
+    jits: JitMaps,
+    /// By the number of the stack, the source of each of its frames.
+    sources: HashMap<u32, Vec<FrameSource>>,
 }
 
-impl Resolver {
-    /// For the stacks of this probe.
+impl StackResolver {
+    /// A resolver for the stacks of this probe.
     #[must_use]
     pub fn new(probe: &Probe) -> Self {
         Self {
             maps: Rc::clone(&probe.maps),
-            pieces: probe.pieces(),
+            pieces: probe.stack_pieces(),
             unwinder: Unwinder::default(),
             causes: Rc::clone(&probe.causes),
             root: PathBuf::from("/"),
             snapshots: HashMap::new(),
-            many: MANY,
+            cleanup_at: SNAPSHOTS_BEFORE_CLEANUP,
             changed: Vec::new(),
-            files: Files::new(Path::new("/")),
-            jits: Jits::default(),
+            files: CodeFiles::new(Path::new("/")),
+            jits: JitMaps::default(),
             sources: HashMap::new(),
         }
     }
 
     /// Makes sure that the mappings of a process have been read once, and again if they are older
     /// than `age`. Takes hold of its files too, because the way to them ends with the process.
-    pub fn see(&mut self, pid: u32, age: Duration) {
+    pub fn read_mappings(&mut self, pid: u32, age: Duration) {
         if pid == 0
             || self
                 .snapshots
@@ -118,28 +120,31 @@ impl Resolver {
         {
             return;
         }
-        if self.snapshots.len() >= self.many {
+        if self.snapshots.len() >= self.cleanup_at {
             self.forget_ended();
         }
-        // the process may be gone: then what was read before stays
+        // The process may be gone: then the mappings that were read before stay.
         let t_ns = monotonic_ns();
         let began = Instant::now();
         let read = maps::read(&self.root, pid);
         let forbidden = read.as_ref().is_err_and(is_forbidden);
         let read = read.unwrap_or_default();
         let first = !self.snapshots.contains_key(&pid);
-        let known = self.snapshots.entry(pid).or_insert_with(|| Snapshot {
-            maps: Vec::new(),
-            t_ns,
-            taken: began,
-            first: began,
-            took: Duration::ZERO,
-            stranger: false,
-            wait: AGAIN[0],
-        });
+        let known = self
+            .snapshots
+            .entry(pid)
+            .or_insert_with(|| ProcessSnapshot {
+                maps: Vec::new(),
+                t_ns,
+                taken: began,
+                first: began,
+                took: Duration::ZERO,
+                stranger: false,
+                wait: REREAD_BOUNDS[0],
+            });
         known.taken = Instant::now();
         if read.is_empty() {
-            // its name is known all the same: without CAP_SYS_PTRACE that is all there is of others' processes
+            // The process is reported all the same, with its name, which is all that a user without CAP_SYS_PTRACE sees.
             if forbidden && first {
                 self.changed.push(pid);
             }
@@ -147,41 +152,41 @@ impl Resolver {
         }
         let stranger = self.maps.is_stranger(&Proc::new(&self.root), pid);
         let stranger = stranger.unwrap_or(known.stranger);
-        let other_maps = named(&read).ne(named(&known.maps));
+        let other_maps = named_mappings(&read).ne(named_mappings(&known.maps));
         if (other_maps || stranger != known.stranger) && !self.changed.contains(&pid) {
             self.changed.push(pid);
         }
         known.stranger = stranger;
         if other_maps {
             known.t_ns = t_ns;
-            known.wait = AGAIN[0];
+            known.wait = REREAD_BOUNDS[0];
         } else {
-            known.wait = (known.wait * 2).min(AGAIN[1]);
+            known.wait = (known.wait * 2).min(REREAD_BOUNDS[1]);
         }
         for mapping in read.iter().filter(|m| m.perms.exec) {
-            self.files.see(pid, mapping);
+            self.files.hold_file(pid, mapping);
         }
         if read.iter().any(Mapping::is_made_at_run_time) {
-            self.jits.see(&self.root, pid);
+            self.jits.follow_process(&self.root, pid);
         }
         known.maps = read;
         known.took = began.elapsed();
     }
 
-    /// Lets go of the mappings of processes that have ended: a build starts thousands.
+    /// Forgets the mappings of processes that have ended: a build starts thousands.
     fn forget_ended(&mut self) {
         let proc = Proc::new(&self.root);
         let changed = &self.changed;
         self.snapshots.retain(|pid, s| {
-            s.taken.elapsed() < LATE || changed.contains(pid) || proc.exists(*pid)
+            s.taken.elapsed() < LATE_STACKS_TIME || changed.contains(pid) || proc.exists(*pid)
         });
-        // looked through again only when as many have come
-        self.many = MANY.max(2 * self.snapshots.len());
+        // They are looked through again only when as many new ones have come.
+        self.cleanup_at = SNAPSHOTS_BEFORE_CLEANUP.max(2 * self.snapshots.len());
     }
 
     /// Names the frames of stacks that were resolved here, or says why they have no names.
-    pub fn name(&self, stacks: &mut [Stack]) {
-        symbols::name(stacks, &self.files, &self.jits, |stack, i| {
+    pub fn name_stacks(&self, stacks: &mut [Stack]) {
+        symbols::name_stack_frames(stacks, &self.files, &self.jits, |stack, i| {
             let sources = self.sources.get(&stack.id);
             sources.and_then(|s| s.get(i)).copied().unwrap_or_default()
         });
@@ -195,93 +200,96 @@ impl Resolver {
     }
 
     /// Finds the file and offset of every frame.
-    pub fn resolve(&mut self, new: &[NewStack]) -> Vec<Stack> {
+    pub fn resolve_stacks(&mut self, new: &[NewStack]) -> Vec<Stack> {
         new.iter()
             .map(|n| match n.pid {
-                None => self.kernel(n),
-                Some(pid) => self.user(n, pid),
+                None => self.resolve_kernel_stack(n),
+                Some(pid) => self.resolve_user_stack(n, pid),
             })
             .collect()
     }
 
-    fn kernel(&self, new: &NewStack) -> Stack {
-        let addresses = stack(&self.maps.stacks, new.kernel_id).unwrap_or_default();
+    fn resolve_kernel_stack(&self, new: &NewStack) -> Stack {
+        let addresses = stack_addresses(&self.maps.stacks, new.kernel_id).unwrap_or_default();
         let names = self.causes.borrow().kernel_symbols(&addresses).ok();
         kernel_stack(new.id, &addresses, names.as_deref())
     }
 
-    fn user(&mut self, new: &NewStack, pid: u32) -> Stack {
+    fn resolve_user_stack(&mut self, new: &NewStack, pid: u32) -> Stack {
         if is_of_piece(new.kernel_id) {
-            let followed = self.pieces.as_ref().and_then(|p| p.followed(new.kernel_id));
-            // without one the ring has been read no farther, and nothing is known but that there is a stack
+            let followed = self
+                .pieces
+                .as_ref()
+                .and_then(|p| p.take_followed(new.kernel_id));
+            // The ring may not have been read as far as its piece, and then nothing is known but that there is a stack.
             return self.followed_stack(new.id, pid, followed.unwrap_or_default());
         }
-        let addresses = stack(&self.maps.stacks, new.kernel_id).unwrap_or_default();
+        let addresses = stack_addresses(&self.maps.stacks, new.kernel_id).unwrap_or_default();
         self.user_stack(new.id, pid, addresses, new.caller)
     }
 
-    /// Follows the stacks of which pieces came since the last call: soon, for until then frame pointers have to do.
+    /// Unwinds the stacks whose pieces came since the last call. Call it soon: until then the programs use frame pointers.
     ///
     /// # Errors
     ///
     /// If the ring can't be read.
-    pub(crate) fn follow(&mut self, pieces: &Pieces) -> Result<()> {
-        for piece in pieces.take()? {
-            let unwound = self.unwind(&piece);
-            if piece.kind == Kind::Again {
-                pieces.compare(&piece, &unwound.addresses);
+    pub(crate) fn follow_pieces(&mut self, pieces: &StackPieces) -> Result<()> {
+        for piece in pieces.take_pieces()? {
+            let unwound = self.unwind_piece(&piece);
+            if piece.kind == PieceKind::Again {
+                pieces.compare_again(&piece, &unwound.addresses);
                 continue;
             }
             let is_better = unwound.is_better_than(&piece.walked);
-            pieces.was_followed(piece, &unwound, is_better);
+            pieces.keep_followed(piece, &unwound, is_better);
         }
         Ok(())
     }
 
-    /// Follows those of the probe's records.
+    /// Unwinds the stacks of the probe's records.
     ///
     /// # Errors
     ///
     /// If the ring can't be read.
     pub fn follow_records(&mut self) -> Result<()> {
         match self.pieces.clone() {
-            Some(pieces) => self.follow(&pieces),
+            Some(pieces) => self.follow_pieces(&pieces),
             None => Ok(()),
         }
     }
 
-    /// Finds the file and offset of every frame of a stack that was followed.
-    pub(crate) fn followed_stack(&mut self, id: u32, pid: u32, followed: Followed) -> Stack {
+    /// Finds the file and offset of every frame of an unwound stack.
+    pub(crate) fn followed_stack(&mut self, id: u32, pid: u32, followed: FollowedStack) -> Stack {
         let mut stack = self.user_stack(id, pid, followed.addresses, followed.caller);
         stack.cut = followed.cut;
         stack
     }
 
-    fn unwind(&mut self, piece: &Piece) -> Unwound {
-        self.see(piece.pid, Duration::MAX);
+    fn unwind_piece(&mut self, piece: &StackPiece) -> UnwoundStack {
+        self.read_mappings(piece.pid, Duration::MAX);
         let mut read_again = None;
         loop {
             let Some(snapshot) = self.snapshots.get(&piece.pid) else {
-                return Unwound::default();
+                return UnwoundStack::default();
             };
             let (maps, taken) = (&snapshot.maps, snapshot.taken);
-            let mut unwound = self.unwinder.unwind(maps, &self.files, piece);
-            // a library that was loaded since the mappings were read is where such a walk ends
+            let mut unwound = self.unwinder.unwind_piece(maps, &self.files, piece);
+            // A walk that leaves the known code may have reached a library that was loaded since the mappings were read.
             let is_code = |&address: &u64| code_at(maps, address).is_some();
             if unwound.addresses.iter().all(is_code) {
                 return unwound;
             }
             if let Some(before) = read_again {
-                // they may not be read so soon: another piece of this stack may tell more
+                // Unless they could be read again, another piece of this stack may lead farther later.
                 unwound.is_certain = taken != before;
                 return unwound;
             }
             read_again = Some(taken);
-            let again = match snapshot.first.elapsed() < BEGINNING {
-                true => snapshot.again(),
-                false => snapshot.again().max(UNWINDING),
+            let again = match snapshot.first.elapsed() < BEGINNING_TIME {
+                true => snapshot.reread_after(),
+                false => snapshot.reread_after().max(MIN_REREAD_FOR_UNWINDING),
             };
-            self.see(piece.pid, again);
+            self.read_mappings(piece.pid, again);
         }
     }
 
@@ -289,15 +297,15 @@ impl Resolver {
     /// `id`. `caller` is the word on top of the stack, or 0.
     pub fn user_stack(&mut self, id: u32, pid: u32, mut addresses: Vec<u64>, caller: u64) -> Stack {
         let cut = is_cut(&addresses);
-        self.see(pid, Duration::MAX);
+        self.read_mappings(pid, Duration::MAX);
         let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
         let incomplete = self.snapshots.get(&pid).filter(|s| uncovered(&s.maps));
-        if let Some(again) = incomplete.map(Snapshot::again) {
-            self.see(pid, again);
+        if let Some(again) = incomplete.map(ProcessSnapshot::reread_after) {
+            self.read_mappings(pid, again);
         }
         let maps = self.snapshots.get(&pid).map_or(&[][..], |s| &s.maps);
         // A wrapper such as libc's madvise() keeps no frame pointer, so the walk misses its caller,
-        // whose return address lies on top of the stack. Taken only if it is one.
+        // whose return address lies on top of the stack. The word is taken only if a call precedes it.
         let missed = caller != 0
             && addresses.get(1) != Some(&caller)
             && code_at(maps, caller).is_some_and(|m| self.follows_call(pid, m, caller));
@@ -325,10 +333,10 @@ impl Resolver {
                     caller: missed && i == 1,
                     mark,
                 };
-                let file = module.and_then(|m| self.files.number(pid, m));
-                (frame, Source { file, jit })
+                let file = module.and_then(|m| self.files.file_number(pid, m));
+                (frame, FrameSource { file, jit })
             })
-            .unzip::<_, _, Vec<Frame>, Vec<Source>>();
+            .unzip::<_, _, Vec<Frame>, Vec<FrameSource>>();
         let gone = maps.is_empty();
         self.sources.insert(id, sources);
         Stack {
@@ -342,15 +350,15 @@ impl Resolver {
     }
 
     /// The processes whose named mappings are new or have changed since the last call.
-    pub fn changed(&mut self) -> Vec<Process> {
+    pub fn take_changed_processes(&mut self) -> Vec<Process> {
         let changed = std::mem::take(&mut self.changed);
         changed
             .into_iter()
-            .filter_map(|pid| self.process(pid))
+            .filter_map(|pid| self.describe_process(pid))
             .collect()
     }
 
-    fn process(&self, pid: u32) -> Option<Process> {
+    fn describe_process(&self, pid: u32) -> Option<Process> {
         let snapshot = self.snapshots.get(&pid)?;
         let proc = Proc::new(&self.root);
         let lossy = |s: std::ffi::OsString| s.to_string_lossy().into_owned();
@@ -368,12 +376,14 @@ impl Resolver {
                 .into_iter()
                 .map(lossy)
                 .collect(),
-            modules: named(&snapshot.maps).map(|m| self.module(pid, m)).collect(),
+            modules: named_mappings(&snapshot.maps)
+                .map(|m| self.describe_module(pid, m))
+                .collect(),
             stranger: snapshot.stranger,
         })
     }
 
-    fn module(&self, pid: u32, m: &Mapping) -> Module {
+    fn describe_module(&self, pid: u32, m: &Mapping) -> Module {
         let flag = |on, c| if on { c } else { '-' };
         Module {
             path: m
@@ -392,39 +402,39 @@ impl Resolver {
             ]
             .iter()
             .collect(),
-            dev: symbols::device(m),
+            dev: symbols::device_number(m),
             inode: m.inode,
             build_id: self.files.build_id(pid, m),
         }
     }
 
-    /// Does the instruction before this address call something? Read from the file, so that it also
+    /// Whether the instruction before this address is a call. It is read from the file, so that this also
     /// works when the process is gone.
     fn follows_call(&self, pid: u32, mapping: &Mapping, address: u64) -> bool {
         use std::os::unix::fs::FileExt as _;
-        const LONGEST: usize = 7;
+        const MAX_CALL_BYTES: usize = 7;
         let offset = address - mapping.start + mapping.offset;
-        let Some(from) = offset.checked_sub(LONGEST as u64) else {
+        let Some(from) = offset.checked_sub(MAX_CALL_BYTES as u64) else {
             return false;
         };
-        let mut before = [0; LONGEST];
+        let mut before = [0; MAX_CALL_BYTES];
         let read = |file: &File| file.read_exact_at(&mut before, from);
         let file = self
             .files
-            .number(pid, mapping)
-            .and_then(|n| self.files.held(n));
+            .file_number(pid, mapping)
+            .and_then(|n| self.files.held_file(n));
         file.map(read).is_some_and(|r| r.is_ok()) && ends_in_call(&before)
     }
 }
 
-/// The clock of the records.
+/// The time by the clock of the records, CLOCK_MONOTONIC.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
 }
 
-/// Whether a function is the kernel's way from a tracepoint to the probe: how that was called is nobody's business.
-pub(crate) fn is_probes(name: &str) -> bool {
+/// Whether a function is on the kernel's way from a tracepoint to the probe, which tells nothing about the culprit.
+pub(crate) fn is_probe_function(name: &str) -> bool {
     let begins = ["bpf_", "__bpf_", "__traceiter_"];
     begins.iter().any(|begin| name.starts_with(begin))
 }
@@ -443,12 +453,12 @@ pub(crate) fn kernel_stack(id: u32, addresses: &[u64], names: Option<&[Option<St
 /// The frames of a kernel stack, with the names of its addresses if those could be asked for.
 fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<Frame> {
     let name = |i: usize| names.and_then(|n| n.get(i)?.clone());
-    let of_probe = |i: &usize| name(*i).is_some_and(|n| is_probes(&n));
+    let of_probe = |i: &usize| name(*i).is_some_and(|n| is_probe_function(&n));
     let probe = (0..addresses.len()).take_while(of_probe).count();
     let frame = |(i, &addr): (usize, &u64)| {
         let symbol = name(i);
-        // Such as a module that has been unloaded meanwhile. Where nobody could be asked, nothing is
-        // known of the frame, and this would be a lie.
+        // The address may be of a module that has been unloaded meanwhile. Where names could not be looked up at all, the
+        // frame gets no mark, because it may well be mapped.
         let unmapped = names.is_some() && symbol.is_none();
         Frame {
             addr,
@@ -466,8 +476,8 @@ fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<Fra
 }
 
 /// The mappings that a report can name: of files, the heap, the main stack. Anonymous ones come and
-/// go with every allocation, and are told by who unmaps them.
-fn named(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
+/// go with every allocation, and a report names the code that unmaps them.
+fn named_mappings(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     maps.iter().filter(|m| m.path.is_some())
 }
 
@@ -476,7 +486,7 @@ fn code_at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
     maps::at(maps, address).filter(|m| m.perms.exec)
 }
 
-/// Is it there, and nothing for this user to see?
+/// Whether the file is there, but this user may not read it.
 fn is_forbidden(err: &anyhow::Error) -> bool {
     let io = err.downcast_ref::<std::io::Error>();
     io.is_some_and(|err| err.kind() == std::io::ErrorKind::PermissionDenied)

@@ -1,4 +1,5 @@
-//! What the records of the account say, summed up as they come: memory grows with what is told apart, not with time.
+//! The sums of the account's records, as they come: memory grows with the number of different stacks and processes, not with
+//! time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,51 +12,53 @@ use quell_event::{
     Account, AccountRow, Comm, HolderRole, HolderRow, Mechanism, Part, ProcessTime, Text,
 };
 
-use super::layout::{FORK, ForkRecord, SAMPLE, SampleHead, THREAD, ThreadRecord, WAIT, WaitRecord};
-use super::singles::{self, Found, Singles, SinglesTaken};
-use super::sort::{Sorted, sort, sort_by_call};
-use super::{clocks, holder};
+use super::layout::{
+    ACCOUNT_FORK, ACCOUNT_SAMPLE, ACCOUNT_THREAD, ACCOUNT_WAIT, AccountSampleHead, ForkRecord,
+    ThreadRecord, WaitRecord,
+};
+use super::mechanisms::{StackClass, classify_by_call, classify_stack};
+use super::singles::{self, RowStacks, Singles, SinglesTaken, UNNUMBERED_STACK};
+use super::{holder, thread_clocks};
+use crate::bpf_maps;
 use crate::causes::{self, Causes};
 use crate::layout as shared;
-use crate::recent::Recent;
-use crate::resolve::{Resolver, kernel_stack};
-use crate::unwind::{Pieces, is_of_piece};
+use crate::recent::RecentMap;
+use crate::resolver::{StackResolver, kernel_stack};
+use crate::unwind::{StackPieces, is_of_piece};
 
-/// So many user stacks are told apart; those that come later have no function.
-const MAX_STACKS: usize = 1 << 16;
-/// So many kernel stacks are remembered; then they are looked up anew.
-const MAX_KERNEL: usize = 1 << 13;
-/// So many kernel stacks are told apart for who keeps samples and waits one by one; those that come later have no number. Each
-/// takes some three kilobytes of a trace.
+/// The most user stacks that are told apart; those that come later have no function.
+const MAX_USER_STACKS: usize = 1 << 16;
+/// The most kernel stacks whose class is remembered; then all are looked up anew.
+const MAX_KERNEL_STACKS: usize = 1 << 13;
+/// The most kernel stacks that are told apart where samples and waits are kept one by one; those that come later have no
+/// number. Each takes some three kilobytes of a trace.
 const MAX_KERNEL_NUMBERS: usize = 1 << 12;
-/// So many more are told apart of waits, which have few, so that samples leave room for them.
-const MORE_OF_WAITS: usize = 1 << 11;
-/// So many processes are told apart, for somebody may watch for weeks; those that come later are one, of number 0.
-const MAX_PROCESSES: usize = 1 << 14;
-/// So many holders are told apart.
+/// So many more stacks of waits are told apart. Waits have few stacks, and samples are to leave room for them.
+const MORE_WAIT_NUMBERS: usize = 1 << 11;
+/// The most processes that are told apart, because somebody may watch for weeks; those that come later are summed up under
+/// number 0.
+const MAX_ACCOUNT_PROCESSES: usize = 1 << 14;
+/// The most holders of locks that are told apart.
 const MAX_HOLDERS: usize = 1 << 12;
 
-/// The numbers of these stacks begin here, so that one resolver may name them beside those of shootdowns.
-const FIRST_STACK: u32 = 1 << 30;
+/// The numbers of these stacks begin here, so that one resolver can name them beside the stacks of shootdowns.
+const FIRST_STACK_NUMBER: u32 = 1 << 30;
 
-/// A stack without a number.
-pub(super) const NO_STACK: u32 = 0;
-
-/// A way to the kernel: the same addresses may mean something else in another call.
+/// A kernel stack and its system call: the same addresses may mean something else in another call.
 type KernelKey = (Box<[u64]>, i32);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct RowKey {
+struct TotalsKey {
     pid: u32,
     mechanism: Mechanism,
     part: Part,
-    /// And one; 0 for none.
+    /// One more than the advice that was given; 0 for none.
     advice: u32,
     stack: u32,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct HolderKey {
+struct HolderTotalsKey {
     pid: u32,
     mechanism: Mechanism,
     holder_pid: u32,
@@ -64,27 +67,27 @@ struct HolderKey {
     role: HolderRole,
 }
 
-/// Where a stack comes from.
+/// The code of the program that a stack comes from.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-struct Origin {
+struct StackOrigin {
     function: Text,
     file: Text,
     /// The function of an allocator that it called, with its file.
     allocator: Text,
-    /// It does not go on to where its thread began.
+    /// The stack does not go on to where its thread began.
     ends_early: bool,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Cost {
+struct AccountCost {
     samples: u64,
     waits: u64,
     blocked_ns: u64,
     longest_ns: u64,
 }
 
-impl Cost {
-    fn waited(&mut self, ns: u64) {
+impl AccountCost {
+    fn add_wait(&mut self, ns: u64) {
         self.waits += 1;
         self.blocked_ns += ns;
         self.longest_ns = self.longest_ns.max(ns);
@@ -98,81 +101,73 @@ impl Cost {
     }
 }
 
-/// A user stack that nobody has looked at yet.
+/// A user stack whose code has not been found yet.
 struct UnresolvedStack {
     id: u32,
     pid: u32,
-    /// Of a piece, or 0: then there are addresses.
+    /// The number of its piece; or 0 where its addresses are known.
     number: i32,
     addresses: Vec<u64>,
     caller: u64,
 }
 
-/// Everything that was seen.
-pub(super) struct Seen {
+/// The sums of everything that was recorded.
+pub(super) struct AccountTotals {
     wait_stacks: MapHandle,
     causes: Rc<RefCell<Causes>>,
-    kernel: HashMap<KernelKey, Option<Told>>,
-    /// By the numbers that the map of stacks has for them.
-    kernel_waits: HashMap<(i32, i32, u32), Option<Told>>,
-    /// By their functions, one to a line.
+    kernel_classes: HashMap<KernelKey, Option<KernelStackClass>>,
+    /// The classes of waits, by kernel stack as the map of stacks numbers it, call and flags.
+    wait_classes: HashMap<(i32, i32, u32), Option<KernelStackClass>>,
+    /// The numbers of kernel stacks, by their functions, one to a line.
     kernel_numbers: HashMap<String, u32>,
-    user: HashMap<(u32, Box<[u64]>, u64), u32>,
-    user_waits: HashMap<(u32, i32, u64), u32>,
-    /// By the number of the piece that there is of them.
-    in_pieces: Recent<i32, u32>,
-    new: Vec<UnresolvedStack>,
-    /// So many numbers were given.
-    numbers: u32,
-    /// Of so many of them the maps have been asked for.
+    user_numbers: HashMap<(u32, Box<[u64]>, u64), u32>,
+    wait_user_numbers: HashMap<(u32, i32, u64), u32>,
+    /// The numbers of user stacks by the number of their piece.
+    numbers_by_piece: RecentMap<i32, u32>,
+    unresolved: Vec<UnresolvedStack>,
+    /// The number that was given last, without the bit that all have.
+    last_number: u32,
+    /// How many of `unresolved`, from the first on, have had the mappings of their processes read.
     maps_seen: usize,
-    /// Found, and not named yet.
+    /// Stacks whose code is found, until somebody takes them to have them named.
     stacks: Vec<Stack>,
-    /// Of each that has been named.
-    origins: HashMap<u32, Origin>,
-    rows: HashMap<RowKey, Cost>,
-    holders: HashMap<HolderKey, Cost>,
+    /// By the number of each stack that has been named.
+    origins: HashMap<u32, StackOrigin>,
+    rows: HashMap<TotalsKey, AccountCost>,
+    holders: HashMap<HolderTotalsKey, AccountCost>,
     processes: HashMap<u32, ProcessTime>,
-    /// Samples and waits one by one, if they are wanted.
+    /// Samples and waits one by one, where somebody asked for them.
     singles: Option<Singles>,
 }
 
-/// What a kernel stack tells.
+/// The class of a kernel stack, with its number.
 #[derive(Clone, Copy)]
-struct Told {
-    sorted: Sorted,
+struct KernelStackClass {
+    class: StackClass,
     /// Its number, where samples and waits are kept one by one.
     number: u32,
 }
 
 /// The functions of a kernel stack.
-struct Names {
+struct KernelStackNames {
     symbols: Vec<Option<String>>,
-    /// With addresses where there is no name.
+    /// The same with the address where there is no name.
     all: Vec<String>,
 }
 
-fn found(sorted: Sorted, kernel_stack: u32, user_stack: u32) -> Found {
-    Found {
-        sorted,
-        kernel_stack,
-        user_stack,
-    }
-}
-
-impl Seen {
+impl AccountTotals {
     pub(super) fn new(wait_stacks: MapHandle, causes: Rc<RefCell<Causes>>) -> Self {
         Self {
             wait_stacks,
             causes,
-            kernel: HashMap::new(),
-            kernel_waits: HashMap::new(),
+            kernel_classes: HashMap::new(),
+            wait_classes: HashMap::new(),
             kernel_numbers: HashMap::new(),
-            user: HashMap::new(),
-            user_waits: HashMap::new(),
-            in_pieces: Recent::new(2 * MAX_STACKS),
-            new: Vec::new(),
-            numbers: 0,
+            user_numbers: HashMap::new(),
+            wait_user_numbers: HashMap::new(),
+            numbers_by_piece: RecentMap::new(2 * MAX_USER_STACKS),
+            unresolved: Vec::new(),
+            last_number: 0,
             maps_seen: 0,
             stacks: Vec::new(),
             origins: HashMap::new(),
@@ -188,53 +183,62 @@ impl Seen {
         self.singles.get_or_insert_default();
     }
 
-    /// Samples and waits since the last call. Those whose stack nobody has looked at yet are among them, so this is to be
-    /// called after [`Self::resolve`]: later a stack may turn out to have a number already.
+    /// Samples and waits since the last call. Those whose stack is not resolved yet are among them, so call it
+    /// after [`Self::resolve_stacks`]: later a stack may turn out to have a number already.
     pub(super) fn take_singles(&mut self) -> SinglesTaken {
-        self.singles.as_mut().map(Singles::take).unwrap_or_default()
+        self.singles
+            .as_mut()
+            .map(Singles::take_rows)
+            .unwrap_or_default()
     }
 
-    /// Takes a record; one that only a newer object would write is left out.
-    pub(super) fn take(&mut self, bytes: &[u8]) {
+    /// Adds a record to the sums; one of a kind that only a newer object would write is left out.
+    pub(super) fn take_record(&mut self, bytes: &[u8]) {
         match bytes.first_chunk().copied().map(u32::from_ne_bytes) {
-            Some(SAMPLE) => self.take_sample(bytes),
-            Some(WAIT) => {
-                if let Some(mut wait) = shared::read::<WaitRecord>(bytes) {
-                    wait.tgid = self.told_apart(wait.tgid);
+            Some(ACCOUNT_SAMPLE) => self.take_sample(bytes),
+            Some(ACCOUNT_WAIT) => {
+                if let Some(mut wait) = shared::read_pod::<WaitRecord>(bytes) {
+                    wait.tgid = self.distinct_pid(wait.tgid);
                     self.take_wait(&wait);
                 }
             }
-            Some(THREAD) => {
-                if let Some(ended) = shared::read::<ThreadRecord>(bytes) {
-                    let pid = self.told_apart(ended.tgid);
-                    clocks::add(self.process(pid), ended.run_ns, &ended.sums);
+            Some(ACCOUNT_THREAD) => {
+                if let Some(ended) = shared::read_pod::<ThreadRecord>(bytes) {
+                    let pid = self.distinct_pid(ended.tgid);
+                    thread_clocks::add_thread_time(
+                        self.process_time(pid),
+                        ended.run_ns,
+                        &ended.sums,
+                    );
                 }
             }
-            Some(FORK) => {
-                if let Some(fork) = shared::read::<ForkRecord>(bytes) {
-                    let pid = self.told_apart(fork.tgid);
-                    self.process(pid).forks += 1;
+            Some(ACCOUNT_FORK) => {
+                if let Some(fork) = shared::read_pod::<ForkRecord>(bytes) {
+                    let pid = self.distinct_pid(fork.tgid);
+                    self.process_time(pid).forks += 1;
                 }
             }
             _ => {}
         }
     }
 
-    fn told_apart(&self, pid: u32) -> u32 {
-        let known = self.processes.len() < MAX_PROCESSES || self.processes.contains_key(&pid);
+    /// The process under whose number a record is summed up: 0 where there are too many processes to tell apart.
+    fn distinct_pid(&self, pid: u32) -> u32 {
+        let known =
+            self.processes.len() < MAX_ACCOUNT_PROCESSES || self.processes.contains_key(&pid);
         if known { pid } else { 0 }
     }
 
-    fn process(&mut self, pid: u32) -> &mut ProcessTime {
+    fn process_time(&mut self, pid: u32) -> &mut ProcessTime {
         self.processes.entry(pid).or_insert_with(|| ProcessTime {
             pid,
             ..ProcessTime::default()
         })
     }
 
-    fn named(&mut self, pid: u32, comm: [u8; 16]) -> &mut ProcessTime {
-        let process = self.process(pid);
-        // it changes with exec: the last one counts
+    fn named_process_time(&mut self, pid: u32, comm: [u8; 16]) -> &mut ProcessTime {
+        let process = self.process_time(pid);
+        // A process's name changes with exec, and the last one counts.
         let comm = Text::from(Comm(comm).text());
         if process.comm != comm {
             process.comm = comm;
@@ -243,19 +247,22 @@ impl Seen {
     }
 
     fn take_sample(&mut self, bytes: &[u8]) {
-        let Some(mut head) = shared::read::<SampleHead>(bytes) else {
+        let Some(mut head) = shared::read_pod::<AccountSampleHead>(bytes) else {
             return;
         };
-        head.tgid = self.told_apart(head.tgid);
-        let frames = bytes.get(size_of::<SampleHead>()..).unwrap_or_default();
+        head.tgid = self.distinct_pid(head.tgid);
+        let frames = bytes
+            .get(size_of::<AccountSampleHead>()..)
+            .unwrap_or_default();
         let mut frames = frames
             .chunks_exact(8)
             .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
         let kernel: Box<[u64]> = frames.by_ref().take(head.kernel_frames.into()).collect();
-        self.named(head.tgid, head.comm).samples += 1;
-        let Some(Told { sorted, number }) = self.sort_kernel(kernel, head.nr) else {
+        self.named_process_time(head.tgid, head.comm).samples += 1;
+        let Some(KernelStackClass { class, number }) = self.classify_kernel_stack(kernel, head.nr)
+        else {
             if let Some(singles) = &mut self.singles {
-                singles.sample(&head, None);
+                singles.keep_sample(&head, None);
             }
             return;
         };
@@ -265,46 +272,62 @@ impl Seen {
             let user = frames.take(head.user_frames.into()).collect();
             self.user_stack(head.tgid, user, head.caller)
         };
-        self.cost(head.tgid, sorted, head.advice, stack).samples += 1;
+        self.row_cost(head.tgid, class, head.advice, stack).samples += 1;
         if let Some(singles) = &mut self.singles {
-            let found = found(sorted, number, stack);
-            singles.sample(&head, Some(found));
+            let stacks = RowStacks {
+                class,
+                kernel_stack: number,
+                user_stack: stack,
+            };
+            singles.keep_sample(&head, Some(stacks));
         }
     }
 
     fn take_wait(&mut self, wait: &WaitRecord) {
-        self.named(wait.tgid, wait.comm);
-        let Some(Told { sorted, number }) = self.sort_wait(wait) else {
+        self.named_process_time(wait.tgid, wait.comm);
+        let Some(KernelStackClass { class, number }) = self.classify_wait(wait) else {
             return;
         };
         let stack = self.user_stack_of_wait(wait);
         if let Some(singles) = &mut self.singles {
-            singles.wait(wait, found(sorted, number, stack));
+            let stacks = RowStacks {
+                class,
+                kernel_stack: number,
+                user_stack: stack,
+            };
+            singles.keep_wait(wait, stacks);
         }
-        self.cost(wait.tgid, sorted, wait.advice, stack)
-            .waited(wait.ns);
-        if let Some(role) = singles::role(wait) {
-            let key = HolderKey {
+        self.row_cost(wait.tgid, class, wait.advice, stack)
+            .add_wait(wait.ns);
+        if let Some(role) = singles::holder_role(wait) {
+            let key = HolderTotalsKey {
                 pid: wait.tgid,
-                mechanism: sorted.mechanism,
+                mechanism: class.mechanism,
                 holder_pid: wait.holder.tgid,
                 comm: Comm(wait.holder.comm),
-                doing: singles::doing(wait),
+                doing: singles::wait_holder_action(wait),
                 role,
             };
             if self.holders.len() < MAX_HOLDERS || self.holders.contains_key(&key) {
-                self.holders.entry(key).or_default().waited(wait.ns);
+                self.holders.entry(key).or_default().add_wait(wait.ns);
             }
         }
     }
 
-    fn cost(&mut self, pid: u32, sorted: Sorted, advice: u32, stack: u32) -> &mut Cost {
-        let key = RowKey {
+    /// The cost of the row that a sample or a wait belongs to.
+    fn row_cost(
+        &mut self,
+        pid: u32,
+        class: StackClass,
+        advice: u32,
+        stack: u32,
+    ) -> &mut AccountCost {
+        let key = TotalsKey {
             pid,
-            mechanism: sorted.mechanism,
-            part: sorted.part,
-            // what a program told the kernel matters where that is what took the time
-            advice: if sorted.mechanism == Mechanism::Advise {
+            mechanism: class.mechanism,
+            part: class.part,
+            // The advice matters only where giving it took the time.
+            advice: if class.mechanism == Mechanism::Advise {
                 advice
             } else {
                 0
@@ -314,37 +337,37 @@ impl Seen {
         self.rows.entry(key).or_default()
     }
 
-    /// What a kernel stack tells that was sorted, with a number where one is wanted.
-    fn told(
+    /// A kernel stack's class with its number, where rows are kept one by one.
+    fn classified_stack(
         &mut self,
         addresses: &[u64],
-        names: &Names,
-        sorted: Option<Sorted>,
+        names: &KernelStackNames,
+        class: Option<StackClass>,
         most: usize,
-    ) -> Option<Told> {
-        let sorted = sorted?;
+    ) -> Option<KernelStackClass> {
+        let class = class?;
         let number = if self.singles.is_some() {
             self.number_kernel(addresses, names, most)
         } else {
-            NO_STACK
+            UNNUMBERED_STACK
         };
-        Some(Told { sorted, number })
+        Some(KernelStackClass { class, number })
     }
 
-    fn kernel_names(&self, addresses: &[u64]) -> Option<Names> {
+    fn kernel_names(&self, addresses: &[u64]) -> Option<KernelStackNames> {
         let symbols = self.causes.borrow().kernel_symbols(addresses).ok()?;
-        let all = causes::or_addresses(&symbols, addresses);
-        Some(Names { symbols, all })
+        let all = causes::names_or_addresses(&symbols, addresses);
+        Some(KernelStackNames { symbols, all })
     }
 
-    /// A number of the functions: where within them a sample fell makes no other stack.
-    fn number_kernel(&mut self, addresses: &[u64], names: &Names, most: usize) -> u32 {
+    /// The number of a kernel stack, by its functions alone: stacks that differ only in the place within a function are one.
+    fn number_kernel(&mut self, addresses: &[u64], names: &KernelStackNames, most: usize) -> u32 {
         let key = names.all.join("\n");
         if let Some(&known) = self.kernel_numbers.get(&key) {
             return known;
         }
         if self.kernel_numbers.len() >= most {
-            return NO_STACK;
+            return UNNUMBERED_STACK;
         }
         let id = self.next_number();
         let stack = kernel_stack(id, addresses, Some(&names.symbols));
@@ -353,105 +376,105 @@ impl Seen {
         id
     }
 
-    fn sort_kernel(&mut self, kernel: Box<[u64]>, nr: i32) -> Option<Told> {
+    fn classify_kernel_stack(&mut self, kernel: Box<[u64]>, nr: i32) -> Option<KernelStackClass> {
         let key = (kernel, nr);
-        if let Some(known) = self.kernel.get(&key) {
+        if let Some(known) = self.kernel_classes.get(&key) {
             return *known;
         }
         let names = self.kernel_names(&key.0);
         let told = names.and_then(|names| {
-            let sorted = sort(&names.all, nr, false, 0);
-            self.told(&key.0, &names, sorted, MAX_KERNEL_NUMBERS)
+            let class = classify_stack(&names.all, nr, false, 0);
+            self.classified_stack(&key.0, &names, class, MAX_KERNEL_NUMBERS)
         });
-        if self.kernel.len() >= MAX_KERNEL {
-            self.kernel.clear();
+        if self.kernel_classes.len() >= MAX_KERNEL_STACKS {
+            self.kernel_classes.clear();
         }
-        self.kernel.insert(key, told);
+        self.kernel_classes.insert(key, told);
         told
     }
 
-    fn sort_wait(&mut self, wait: &WaitRecord) -> Option<Told> {
+    fn classify_wait(&mut self, wait: &WaitRecord) -> Option<KernelStackClass> {
         let key = (wait.kstack, wait.nr, wait.flags);
-        if let Some(known) = self.kernel_waits.get(&key) {
+        if let Some(known) = self.wait_classes.get(&key) {
             return *known;
         }
-        let addresses = match causes::stack(&self.wait_stacks, wait.kstack) {
+        let addresses = match bpf_maps::stack_addresses(&self.wait_stacks, wait.kstack) {
             Ok(addresses) if wait.kstack >= 0 => addresses,
             _ => Vec::new(),
         };
         let names = (wait.kstack >= 0).then(|| self.kernel_names(&addresses));
         let told = match names.flatten() {
             Some(names) => {
-                let sorted = sort(&names.all, wait.nr, true, wait.flags);
-                self.told(
+                let class = classify_stack(&names.all, wait.nr, true, wait.flags);
+                self.classified_stack(
                     &addresses,
                     &names,
-                    sorted,
-                    MAX_KERNEL_NUMBERS + MORE_OF_WAITS,
+                    class,
+                    MAX_KERNEL_NUMBERS + MORE_WAIT_NUMBERS,
                 )
             }
-            None => sort_by_call(wait.nr, wait.flags).map(|sorted| Told {
-                sorted,
-                number: NO_STACK,
+            None => classify_by_call(wait.nr, wait.flags).map(|class| KernelStackClass {
+                class,
+                number: UNNUMBERED_STACK,
             }),
         };
         if wait.kstack >= 0 {
-            self.kernel_waits.insert(key, told);
+            self.wait_classes.insert(key, told);
         }
         told
     }
 
     fn user_stack(&mut self, pid: u32, addresses: Vec<u64>, caller: u64) -> u32 {
         if addresses.is_empty() {
-            return NO_STACK;
+            return UNNUMBERED_STACK;
         }
         let key = (pid, addresses.into_boxed_slice(), caller);
-        if let Some(known) = self.user.get(&key) {
+        if let Some(known) = self.user_numbers.get(&key) {
             return *known;
         }
         let Some(id) = self.next_stack() else {
-            return NO_STACK;
+            return UNNUMBERED_STACK;
         };
-        self.new.push(UnresolvedStack {
+        self.unresolved.push(UnresolvedStack {
             id,
             pid,
             number: 0,
             addresses: key.1.to_vec(),
             caller,
         });
-        self.user.insert(key, id);
+        self.user_numbers.insert(key, id);
         id
     }
 
-    /// The stack with a piece of this number.
+    /// The number of the stack that this piece was taken from.
     fn stack_in_pieces(&mut self, pid: u32, number: i32) -> u32 {
-        if let Some(known) = self.in_pieces.get(number) {
+        if let Some(known) = self.numbers_by_piece.get(number) {
             return known;
         }
         let Some(id) = self.next_stack() else {
-            return NO_STACK;
+            return UNNUMBERED_STACK;
         };
-        self.new.push(UnresolvedStack {
+        self.unresolved.push(UnresolvedStack {
             id,
             pid,
             number,
             addresses: Vec::new(),
             caller: 0,
         });
-        self.in_pieces.insert(number, id);
+        self.numbers_by_piece.insert(number, id);
         id
     }
 
     fn next_stack(&mut self) -> Option<u32> {
-        if self.user.len() + self.new.len() >= MAX_STACKS {
+        if self.user_numbers.len() + self.unresolved.len() >= MAX_USER_STACKS {
             return None;
         }
         Some(self.next_number())
     }
 
     fn next_number(&mut self) -> u32 {
-        self.numbers = (self.numbers + 1) % FIRST_STACK;
-        FIRST_STACK + self.numbers
+        self.last_number = (self.last_number + 1) % FIRST_STACK_NUMBER;
+        FIRST_STACK_NUMBER + self.last_number
     }
 
     fn user_stack_of_wait(&mut self, wait: &WaitRecord) -> u32 {
@@ -459,104 +482,109 @@ impl Seen {
             return self.stack_in_pieces(wait.tgid, wait.ustack);
         }
         let key = (wait.tgid, wait.ustack, wait.caller);
-        if let Some(known) = self.user_waits.get(&key) {
+        if let Some(known) = self.wait_user_numbers.get(&key) {
             return *known;
         }
         let addresses = match wait.ustack {
-            0.. => causes::stack(&self.wait_stacks, wait.ustack).unwrap_or_default(),
+            0.. => bpf_maps::stack_addresses(&self.wait_stacks, wait.ustack).unwrap_or_default(),
             _ => Vec::new(),
         };
         let id = self.user_stack(wait.tgid, addresses, wait.caller);
-        if self.user_waits.len() < MAX_STACKS {
-            self.user_waits.insert(key, id);
+        if self.wait_user_numbers.len() < MAX_USER_STACKS {
+            self.wait_user_numbers.insert(key, id);
         }
         id
     }
 
-    /// Has the maps read of processes with new stacks, once they are so old: that can't wait, for they may end.
-    pub(super) fn see(&mut self, resolver: &mut Resolver, age: Duration) {
+    /// Reads the mappings of processes with new stacks, if the known ones are older than `age`. That can't wait, because the
+    /// processes may end.
+    pub(super) fn read_mappings(&mut self, resolver: &mut StackResolver, age: Duration) {
         let mut last = 0;
-        for new in &self.new[self.maps_seen.min(self.new.len())..] {
+        for new in &self.unresolved[self.maps_seen.min(self.unresolved.len())..] {
             if new.pid != last {
                 last = new.pid;
-                resolver.see(new.pid, age);
+                resolver.read_mappings(new.pid, age);
             }
         }
-        self.maps_seen = self.new.len();
+        self.maps_seen = self.unresolved.len();
     }
 
     /// Finds the code of new user stacks.
-    pub(super) fn resolve(&mut self, resolver: &mut Resolver, pieces: Option<&Pieces>) {
+    pub(super) fn resolve_stacks(
+        &mut self,
+        resolver: &mut StackResolver,
+        pieces: Option<&StackPieces>,
+    ) {
         let mut same = HashMap::new();
-        for new in std::mem::take(&mut self.new) {
+        for new in std::mem::take(&mut self.unresolved) {
             if !is_of_piece(new.number) {
                 let stack = resolver.user_stack(new.id, new.pid, new.addresses, new.caller);
                 self.stacks.push(stack);
                 continue;
             }
-            let Some(followed) = pieces.and_then(|p| p.followed(new.number)) else {
+            let Some(followed) = pieces.and_then(|p| p.take_followed(new.number)) else {
                 continue;
             };
             if followed.single {
-                self.in_pieces.remove(&new.number);
+                self.numbers_by_piece.remove(&new.number);
             }
-            // another piece, or frame pointers, may have told of the same stack
+            // The same stack may be known already, from another piece or by frame pointers.
             let addresses = followed.addresses.clone().into_boxed_slice();
             let key = (new.pid, addresses, followed.caller);
-            if let Some(&known) = self.user.get(&key) {
+            if let Some(&known) = self.user_numbers.get(&key) {
                 same.insert(new.id, known);
                 if !followed.single {
-                    self.in_pieces.insert(new.number, known);
+                    self.numbers_by_piece.insert(new.number, known);
                 }
                 continue;
             }
-            self.user.insert(key, new.id);
+            self.user_numbers.insert(key, new.id);
             let stack = resolver.followed_stack(new.id, new.pid, followed);
             self.stacks.push(stack);
         }
-        self.join(&same);
+        self.merge_same_stacks(&same);
         self.maps_seen = 0;
     }
 
-    /// Counts stacks under the numbers of those that they turned out to be.
-    fn join(&mut self, same: &HashMap<u32, u32>) {
+    /// Moves the sums of stacks that turned out to be known ones to the numbers of those.
+    fn merge_same_stacks(&mut self, same: &HashMap<u32, u32>) {
         if same.is_empty() {
             return;
         }
         if let Some(singles) = &mut self.singles {
-            singles.join(same);
+            singles.renumber_stacks(same);
         }
-        let theirs = |key: &RowKey, _: &mut Cost| same.contains_key(&key.stack);
-        let moved: Vec<(RowKey, Cost)> = self.rows.extract_if(theirs).collect();
+        let theirs = |key: &TotalsKey, _: &mut AccountCost| same.contains_key(&key.stack);
+        let moved: Vec<(TotalsKey, AccountCost)> = self.rows.extract_if(theirs).collect();
         for (key, cost) in moved {
             let stack = same.get(&key.stack).copied().unwrap_or(key.stack);
-            let key = RowKey { stack, ..key };
+            let key = TotalsKey { stack, ..key };
             self.rows.entry(key).or_default().add(&cost);
         }
     }
 
-    /// The stacks that were resolved since the last call: whoever takes them has them named, and tells by
-    /// [`Self::learn`].
+    /// The stacks that were resolved since the last call: whoever takes them has them named, and passes them to
+    /// [`Self::learn_functions`].
     pub(super) fn take_stacks(&mut self) -> Vec<Stack> {
         std::mem::take(&mut self.stacks)
     }
 
     /// Learns the functions of stacks that have been named.
-    pub(super) fn learn(&mut self, stacks: &[Stack]) {
+    pub(super) fn learn_functions(&mut self, stacks: &[Stack]) {
         let of_programs = stacks.iter().filter(|s| s.kind == StackKind::User);
-        let named = of_programs.map(|s| (s.id, origin(s)));
+        let named = of_programs.map(|s| (s.id, find_origin(s)));
         self.origins.extend(named);
     }
 
-    /// What each stack cost; CPU time is left to whoever knows what a sample stands for.
-    pub(super) fn costs(&self) -> Vec<StackCost> {
+    /// The cost of each stack. CPU time is left to the caller, who knows how much of it a sample stands for.
+    pub(super) fn stack_costs(&self) -> Vec<StackCost> {
         let comm = |pid| self.processes.get(&pid).map(|p| p.comm.clone());
         let costs = self.rows.iter().map(|(key, cost)| StackCost {
             pid: key.pid,
             comm: comm(key.pid).unwrap_or_default(),
             mechanism: key.mechanism,
             part: key.part,
-            stack: (key.stack != NO_STACK).then_some(key.stack),
+            stack: (key.stack != UNNUMBERED_STACK).then_some(key.stack),
             samples: cost.samples,
             cpu_ns: 0,
             waits: cost.waits,
@@ -564,17 +592,18 @@ impl Seen {
             longest_ns: cost.longest_ns,
         });
         let mut costs: Vec<_> = costs.collect();
-        // maps have no order
+        // A hash map has no order, and output needs one.
         costs.sort_by_key(|c| (c.pid, c.mechanism, c.part, c.stack));
         costs
     }
 
-    /// Everything, with functions as far as they have been named.
-    pub(super) fn account(&self) -> Account {
+    /// The account of everything, with the functions of stacks that have been named.
+    pub(super) fn whole_account(&self) -> Account {
         let origins = &self.origins;
         let mut account = Account::default();
-        // stacks of one function are one row
-        let mut rows: HashMap<(u32, Mechanism, Part, u32, Origin), Cost> = HashMap::new();
+        // Stacks of one function are one row.
+        let mut rows: HashMap<(u32, Mechanism, Part, u32, StackOrigin), AccountCost> =
+            HashMap::new();
         for (key, cost) in &self.rows {
             let origin = origins.get(&key.stack);
             if let Some(origin) = origin {
@@ -584,7 +613,7 @@ impl Seen {
                 }
             }
             let mut origin = origin.cloned().unwrap_or_default();
-            // no part of what tells rows apart
+            // Rows are not told apart by this.
             origin.ends_early = false;
             let key = (key.pid, key.mechanism, key.part, key.advice, origin);
             rows.entry(key).or_default().add(cost);
@@ -595,7 +624,7 @@ impl Seen {
                 mechanism,
                 part,
                 advice: match advice.checked_sub(1) {
-                    Some(advice) => holder::advice(advice.into()).as_str().into(),
+                    Some(advice) => holder::advice_name(advice.into()).as_str().into(),
                     None => Text::default(),
                 },
                 function: origin.function,
@@ -621,7 +650,7 @@ impl Seen {
             });
         }
         account.processes = self.processes.values().cloned().collect();
-        // maps have no order
+        // A hash map has no order, and output needs one.
         account.rows.sort_by(|a, b| {
             let key = |r: &AccountRow| (r.pid, r.mechanism, r.part);
             (key(a), &a.advice, &a.function, &a.file).cmp(&(
@@ -639,8 +668,8 @@ impl Seen {
     }
 }
 
-/// Files whose code works for whoever called it: who that is is the question.
-const LIBRARIES: &[&str] = &[
+/// Files whose code works for its caller, who is the one that a reader asks about.
+const LIBRARY_FILES: &[&str] = &[
     "libc.so",
     "libc-",
     "ld-linux",
@@ -651,8 +680,8 @@ const LIBRARIES: &[&str] = &[
     "libquell",
 ];
 
-/// Files of allocators. Whoever asks them is the one to know, and they too.
-const ALLOCATORS: &[&str] = &[
+/// Files of allocators. Their caller is named, and the allocator beside it.
+const ALLOCATOR_FILES: &[&str] = &[
     "libtcmalloc",
     "libjemalloc",
     "libmimalloc",
@@ -663,7 +692,7 @@ const ALLOCATORS: &[&str] = &[
 ];
 
 /// Functions of the C library that are its allocator's.
-const MALLOC: &[&str] = &[
+const MALLOC_FUNCTIONS: &[&str] = &[
     "malloc",
     "calloc",
     "realloc",
@@ -687,9 +716,9 @@ fn is_one_of(name: &str, begins: &[&str]) -> bool {
     begins.iter().any(|begin| name.starts_with(begin))
 }
 
-/// The function that had it done, and its file: the innermost outside of the C library and of allocators, with the
-/// allocator's function that it called, if it was one. Without any such, the innermost.
-fn origin(stack: &Stack) -> Origin {
+/// The function that caused the work, and its file: the innermost one outside of the C library and of allocators, with the
+/// allocator's function that it called, if there is one. A stack without such a function is named by its innermost.
+fn find_origin(stack: &Stack) -> StackOrigin {
     let base = |frame: &Frame| {
         let module = frame.module.as_deref().unwrap_or_default();
         module.rsplit('/').next().unwrap_or(module).to_owned()
@@ -701,15 +730,15 @@ fn origin(stack: &Stack) -> Origin {
         first = first.or(Some(frame));
         let file = base(frame);
         let symbol = frame.symbol.as_deref().unwrap_or_default();
-        let is_library = is_one_of(&file, LIBRARIES);
-        if is_one_of(&file, ALLOCATORS) || is_library && MALLOC.contains(&symbol) {
-            // the outermost: what was called
+        let is_library = is_one_of(&file, LIBRARY_FILES);
+        if is_one_of(&file, ALLOCATOR_FILES) || is_library && MALLOC_FUNCTIONS.contains(&symbol) {
+            // The last one found is the outermost: the function that the program called.
             allocator = match symbol {
                 "" => file.as_str().into(),
                 _ => format!("{symbol} ({file})").as_str().into(),
             };
         } else if !is_library {
-            return Origin {
+            return StackOrigin {
                 function: symbol.into(),
                 file: file.as_str().into(),
                 allocator,
@@ -717,7 +746,7 @@ fn origin(stack: &Stack) -> Origin {
             };
         }
     }
-    Origin {
+    StackOrigin {
         function: first
             .and_then(|f| f.symbol.as_deref())
             .unwrap_or_default()
@@ -749,7 +778,7 @@ mod tests {
                 frames: frames.to_vec(),
                 ..Stack::default()
             };
-            let origin = origin(&stack);
+            let origin = find_origin(&stack);
             (origin.function.to_string(), origin.file.to_string())
         };
         let memset = frame(Some("memset"), Some("/lib/libc.so.6"));
@@ -777,7 +806,7 @@ mod tests {
                 frames: frames.collect(),
                 ..Stack::default()
             };
-            let origin = origin(&stack);
+            let origin = find_origin(&stack);
             format!("{} | {}", origin.function, origin.allocator)
         };
         let libc = "/lib/libc.so.6";

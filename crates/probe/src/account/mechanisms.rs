@@ -7,13 +7,13 @@
 use quell_event::{Mechanism, Part};
 
 use super::layout::{NR_FAULT, NR_KTHREAD, WAIT_LOCK, WAIT_MMAP};
-use crate::frames::bare;
+use crate::stack_causes::without_suffix;
 
-/// Any of these functions on the stack tells the mechanism. A name that ends in `*` stands for all that begin so.
-type Rule = (&'static [&'static str], Mechanism);
+/// Any of these functions on the stack stands for the mechanism. A `*` in a name stands for any text.
+type MechanismRule = (&'static [&'static str], Mechanism);
 
-/// Where an interrupt came in: what lies further inside is not the interrupted code's.
-const INTERRUPTS: &[&str] = &[
+/// The entries of interrupts: functions further inside do not belong to the interrupted code.
+const INTERRUPT_ENTRIES: &[&str] = &[
     "asm_sysvec_*",
     "asm_common_interrupt",
     "asm_exc_nmi",
@@ -24,8 +24,8 @@ const INTERRUPTS: &[&str] = &[
     "do_softirq*",
 ];
 
-/// The kernel's own threads, by what they run.
-const THREADS: &[Rule] = &[
+/// The kernel's own threads, by their main functions.
+const KERNEL_THREAD_RULES: &[MechanismRule] = &[
     (&["kswapd", "balance_pgdat"], Mechanism::Kswapd),
     (&["kcompactd"], Mechanism::Kcompactd),
     (&["khugepaged"], Mechanism::Khugepaged),
@@ -34,8 +34,8 @@ const THREADS: &[Rule] = &[
     (&["wb_workfn", "wb_do_writeback"], Mechanism::Flusher),
 ];
 
-/// Requests to other CPUs, of which some are for TLBs.
-const REQUESTS: &[&str] = &[
+/// Functions that make other CPUs run something, which only sometimes is a TLB flush.
+const REMOTE_CALL_FUNCTIONS: &[&str] = &[
     "smp_call_function_many*",
     "csd_lock_wait*",
     "__csd_lock_wait*",
@@ -44,7 +44,7 @@ const REQUESTS: &[&str] = &[
     "hyperv_flush_tlb_multi",
     "xen_flush_tlb_multi",
 ];
-const FLUSHES: &[&str] = &[
+const TLB_FLUSH_FUNCTIONS: &[&str] = &[
     "flush_tlb_*",
     "native_flush_tlb_*",
     "kvm_flush_tlb_*",
@@ -52,7 +52,7 @@ const FLUSHES: &[&str] = &[
     "do_flush_tlb_all",
 ];
 
-/// In here a thread waits for a lock that has readers and writers, spinning or asleep.
+/// Functions in which a thread waits for a lock that has readers and writers, spinning or asleep.
 const LOCK_WAITS: &[&str] = &[
     "rwsem_down_*",
     "rwsem_optimistic_spin*",
@@ -62,7 +62,7 @@ const LOCK_WAITS: &[&str] = &[
     "__down_write*",
     "osq_lock",
 ];
-/// And these lead to it.
+/// Functions on the way from the code that takes such a lock to the wait. The first function outside of them took the lock.
 const LOCK_CALLS: &[&str] = &[
     "rwsem_*",
     "down_read*",
@@ -75,7 +75,7 @@ const LOCK_CALLS: &[&str] = &[
     "schedule*",
     "__schedule",
 ];
-/// Who waits in one of these, sleeping, waits for the lock of a mapping (Linux 6.4 and later).
+/// A thread that sleeps in one of these waits for the lock of a mapping (Linux 6.4 and later).
 const MAPPING_LOCKS: &[&str] = &[
     "__vma_start_write",
     "vma_start_write*",
@@ -84,7 +84,7 @@ const MAPPING_LOCKS: &[&str] = &[
     "__vma_start_exclude_readers",
     "vma_mark_detached",
 ];
-/// Who takes the lock of an address space.
+/// Functions that take the lock of an address space.
 const MMAP_TAKERS: &[&str] = &[
     "vm_mmap*",
     "ksys_mmap*",
@@ -149,7 +149,7 @@ const MMAP_TAKERS: &[&str] = &[
     "query_*vma*",
     "futex_*",
 ];
-/// Who takes the lock of what maps a file or an anonymous page.
+/// Functions that take the lock of a file's mappings, or of an anonymous page's.
 const RMAP_TAKERS: &[&str] = &[
     "unlink_*",
     "vma_prepare",
@@ -170,7 +170,7 @@ const RMAP_TAKERS: &[&str] = &[
     "vma_adjust*",
     "__vma_adjust*",
     "commit_merge*",
-    // the lock of the address space was taken before these
+    // These run with the lock of the address space taken already.
     "mmap_region",
     "__mmap_region",
     "__split_vma",
@@ -180,10 +180,10 @@ const RMAP_TAKERS: &[&str] = &[
     "vma_merge*",
     "copy_vma",
 ];
-/// Who takes both, and the lock itself has to tell which.
+/// Functions that take both kinds of lock, so that the lock's address has to decide.
 const TAKERS_OF_BOTH: &[&str] = &["dup_mmap"];
 
-const RULES: &[Rule] = &[
+const SPECIAL_RULES: &[MechanismRule] = &[
     (
         &[
             "do_try_to_free_pages",
@@ -260,8 +260,8 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// Within one of these somebody gets pages, so that zeroing is for a program.
-const GETS_PAGES: &[&str] = &[
+/// Within one of these a program gets pages, so that zeroing is for a program.
+const PAGE_GETTERS: &[&str] = &[
     "handle_mm_fault",
     "__handle_mm_fault",
     "exc_page_fault",
@@ -270,7 +270,7 @@ const GETS_PAGES: &[&str] = &[
     "shmem_*",
     "__mm_populate",
 ];
-const ZEROING: &[&str] = &[
+const ZEROING_FUNCTIONS: &[&str] = &[
     "clear_page*",
     "clear_huge_page",
     "clear_gigantic_page",
@@ -283,8 +283,8 @@ const ZEROING: &[&str] = &[
     "kernel_init_pages",
     "process_huge_page",
 ];
-/// Their pages are zeroed as well, and are no program's.
-const TABLE_PAGES: &[&str] = &[
+/// Pages of page tables are zeroed as well, and are no program's.
+const TABLE_ALLOCATORS: &[&str] = &[
     "pte_alloc_one",
     "__pte_alloc*",
     "__pmd_alloc",
@@ -293,16 +293,17 @@ const TABLE_PAGES: &[&str] = &[
     "pgd_alloc",
 ];
 
-/// A page of a file that was written is clean, and a write to it is a fault once more: no copy is made.
-const MADE_DIRTY: &[&str] = &[
+/// A page of a file is clean once it has been written out, and the next write to it faults again. No copy is made, so these are
+/// faults of files and not of copy-on-write.
+const DIRTYING_FAULTS: &[&str] = &[
     "wp_page_shared",
     "do_page_mkwrite",
     "fault_dirty_shared_page",
 ];
 
-const FAULTS: &[Rule] = &[
+const FAULT_RULES: &[MechanismRule] = &[
     (&["do_swap_page", "swapin_*"], Mechanism::FaultSwap),
-    (MADE_DIRTY, Mechanism::FaultFile),
+    (DIRTYING_FAULTS, Mechanism::FaultFile),
     (
         &[
             "do_wp_page",
@@ -386,7 +387,7 @@ const PAGE_WAITS: &[&str] = &[
     "io_schedule*",
 ];
 
-const CALLS: &[Rule] = &[
+const CALL_RULES: &[MechanismRule] = &[
     (
         &[
             "exec_mmap",
@@ -505,8 +506,8 @@ const CALLS: &[Rule] = &[
     ),
 ];
 
-/// System calls that do nothing but manage memory, by number.
-fn of_call(nr: i32) -> Option<Mechanism> {
+/// The mechanism of a system call that does nothing but manage memory, by its number.
+fn mechanism_of_call(nr: i32) -> Option<Mechanism> {
     Some(match nr {
         9 | 30 => Mechanism::Map,
         10 | 329 => Mechanism::Protect,
@@ -521,8 +522,8 @@ fn of_call(nr: i32) -> Option<Mechanism> {
     })
 }
 
-/// What was done within a mechanism, from the innermost function outwards.
-const PARTS: &[(&[&str], Part)] = &[
+/// The part of a mechanism that a function belongs to; the innermost function that is listed decides.
+const PART_RULES: &[(&[&str], Part)] = &[
     (
         &[
             "native_queued_spin_lock_slowpath",
@@ -684,16 +685,17 @@ const PARTS: &[(&[&str], Part)] = &[
     ),
 ];
 
-/// What a stack stands for.
+/// The class of a kernel stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sorted {
+pub(crate) struct StackClass {
     pub(crate) mechanism: Mechanism,
     pub(crate) part: Part,
 }
 
-/// A `*` stands for any text, also for none.
-fn matches(pattern: &str, name: &str) -> bool {
-    // a stack takes thousands of these, and nearly all differ in their first letter: two thirds of an agent's own time went here
+/// Whether a name matches a pattern, in which `*` stands for any text, or none.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
+    // A stack takes thousands of these comparisons, and nearly all differ in the first letter: without this test two thirds of
+    // an agent's own time went here.
     let first = pattern.as_bytes().first();
     if first != Some(&b'*') && first != name.as_bytes().first() {
         return false;
@@ -706,7 +708,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     for part in parts {
         open = true;
         match rest.find(part) {
-            // the last part is where the name ends
+            // The last part has to be at the end of the name.
             _ if rest.ends_with(part) && pattern.ends_with(part) && !part.is_empty() => rest = "",
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,
@@ -715,89 +717,102 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.is_empty() || (open && pattern.ends_with('*'))
 }
 
-fn is_any(patterns: &[&str], name: &str) -> bool {
-    let name = bare(name);
-    patterns.iter().any(|p| matches(p, name))
+fn matches_any(patterns: &[&str], name: &str) -> bool {
+    let name = without_suffix(name);
+    patterns.iter().any(|p| matches_pattern(p, name))
 }
 
-fn has(stack: &[String], patterns: &[&str]) -> bool {
-    stack.iter().any(|name| is_any(patterns, name))
+fn has_any(stack: &[String], patterns: &[&str]) -> bool {
+    stack.iter().any(|name| matches_any(patterns, name))
 }
 
-fn first(stack: &[String], rules: &[Rule]) -> Option<Mechanism> {
-    let rule = rules.iter().find(|(patterns, _)| has(stack, patterns));
+fn first_mechanism(stack: &[String], rules: &[MechanismRule]) -> Option<Mechanism> {
+    let rule = rules.iter().find(|(patterns, _)| has_any(stack, patterns));
     rule.map(|(_, mechanism)| *mechanism)
 }
 
 /// The lock that the thread spins or sleeps for.
-fn lock(stack: &[String], sleeps: bool, flags: u32) -> Option<Mechanism> {
-    if sleeps && has(stack, MAPPING_LOCKS) {
+fn awaited_lock(stack: &[String], sleeps: bool, flags: u32) -> Option<Mechanism> {
+    if sleeps && has_any(stack, MAPPING_LOCKS) {
         return Some(Mechanism::LockMmap);
     }
-    let inner = stack.iter().position(|name| is_any(LOCK_WAITS, name))?;
+    let inner = stack
+        .iter()
+        .position(|name| matches_any(LOCK_WAITS, name))?;
     if flags & WAIT_MMAP != 0 {
         return Some(Mechanism::LockMmap);
     }
     let taker = stack[inner..]
         .iter()
-        .find(|name| !is_any(LOCK_CALLS, name))?;
+        .find(|name| !matches_any(LOCK_CALLS, name))?;
     let is_another = flags & WAIT_LOCK != 0;
-    if is_any(RMAP_TAKERS, taker) || is_another && is_any(TAKERS_OF_BOTH, taker) {
+    if matches_any(RMAP_TAKERS, taker) || is_another && matches_any(TAKERS_OF_BOTH, taker) {
         return Some(Mechanism::LockRmap);
     }
-    is_any(MMAP_TAKERS, taker).then_some(Mechanism::LockMmap)
+    matches_any(MMAP_TAKERS, taker).then_some(Mechanism::LockMmap)
 }
 
-fn mechanism(stack: &[String], nr: i32, sleeps: bool, flags: u32) -> Option<Mechanism> {
-    if let Some(thread) = first(stack, THREADS) {
+fn find_mechanism(stack: &[String], nr: i32, sleeps: bool, flags: u32) -> Option<Mechanism> {
+    if let Some(thread) = first_mechanism(stack, KERNEL_THREAD_RULES) {
         return Some(thread);
     }
     if nr == NR_KTHREAD {
         return None;
     }
-    if has(stack, REQUESTS) && has(stack, FLUSHES) {
+    if has_any(stack, REMOTE_CALL_FUNCTIONS) && has_any(stack, TLB_FLUSH_FUNCTIONS) {
         return Some(Mechanism::ShootdownWait);
     }
-    if let Some(lock) = lock(stack, sleeps, flags) {
+    if let Some(lock) = awaited_lock(stack, sleeps, flags) {
         return Some(lock);
     }
-    if let Some(special) = first(stack, RULES) {
+    if let Some(special) = first_mechanism(stack, SPECIAL_RULES) {
         return Some(special);
     }
-    let gets_pages = has(stack, GETS_PAGES);
-    if gets_pages && has(stack, ZEROING) && !has(stack, TABLE_PAGES) {
+    let gets_pages = has_any(stack, PAGE_GETTERS);
+    if gets_pages && has_any(stack, ZEROING_FUNCTIONS) && !has_any(stack, TABLE_ALLOCATORS) {
         return Some(Mechanism::Zeroing);
     }
-    if let Some(fault) =
-        first(stack, FAULTS).filter(|_| gets_pages || has(stack, &["faultin_page"]))
+    if let Some(fault) = first_mechanism(stack, FAULT_RULES)
+        .filter(|_| gets_pages || has_any(stack, &["faultin_page"]))
     {
-        let reads = sleeps && has(stack, PAGE_WAITS);
+        let reads = sleeps && has_any(stack, PAGE_WAITS);
         let written = ["folio_wait_writeback", "wait_on_page_writeback*"];
         return Some(match fault {
-            Mechanism::FaultFile if sleeps && has(stack, &written) => Mechanism::Writeback,
-            // the page is there, and locked by who writes it
-            Mechanism::FaultFile if reads && has(stack, MADE_DIRTY) => Mechanism::Writeback,
+            Mechanism::FaultFile if sleeps && has_any(stack, &written) => Mechanism::Writeback,
+            // The page is present, and locked by the thread that writes it out.
+            Mechanism::FaultFile if reads && has_any(stack, DIRTYING_FAULTS) => {
+                Mechanism::Writeback
+            }
             Mechanism::FaultFile if reads => Mechanism::FaultMajor,
             fault => fault,
         });
     }
-    first(stack, CALLS).or_else(|| of_call(nr))
+    first_mechanism(stack, CALL_RULES).or_else(|| mechanism_of_call(nr))
 }
 
-/// What a kernel stack stands for, innermost function first; `None` for what is no memory management. `nr` is the
-/// system call that the thread was in, and `flags` what is known of the lock that a thread that sleeps waits for.
-pub(super) fn sort(stack: &[String], nr: i32, sleeps: bool, flags: u32) -> Option<Sorted> {
-    // with the program's own code interrupted, the kernel does nothing for it
-    if stack.is_empty() || (!sleeps && has(stack, INTERRUPTS)) {
+/// The class of a kernel stack, innermost function first; `None` for one that shows no memory management. `nr` is the
+/// system call that the thread was in, and `flags` describe the lock that a sleeping thread waits for.
+pub(super) fn classify_stack(
+    stack: &[String],
+    nr: i32,
+    sleeps: bool,
+    flags: u32,
+) -> Option<StackClass> {
+    // An interrupt of the program's own code is no work of the kernel for this program.
+    if stack.is_empty() || (!sleeps && has_any(stack, INTERRUPT_ENTRIES)) {
         return None;
     }
-    let mechanism = mechanism(stack, nr, sleeps, flags)?;
-    let parts = |name: &String| PARTS.iter().find(|(patterns, _)| is_any(patterns, name));
+    let mechanism = find_mechanism(stack, nr, sleeps, flags)?;
+    let parts = |name: &String| {
+        PART_RULES
+            .iter()
+            .find(|(patterns, _)| matches_any(patterns, name))
+    };
     let part = stack.iter().find_map(parts).map(|(_, part)| *part);
-    Some(Sorted {
+    Some(StackClass {
         mechanism,
         part: match mechanism {
-            // nothing else happens there
+            // These have no parts.
             Mechanism::Zeroing
             | Mechanism::ShootdownWait
             | Mechanism::LockMmap
@@ -807,14 +822,14 @@ pub(super) fn sort(stack: &[String], nr: i32, sleeps: bool, flags: u32) -> Optio
     })
 }
 
-/// What a sleep without a stack stands for: the map of stacks had no room for it.
-pub(super) fn sort_by_call(nr: i32, flags: u32) -> Option<Sorted> {
+/// The class of a sleep without a stack, for which the map of stacks had no room, by its system call.
+pub(super) fn classify_by_call(nr: i32, flags: u32) -> Option<StackClass> {
     let mechanism = match nr {
         _ if flags & WAIT_MMAP != 0 => Mechanism::LockMmap,
         NR_FAULT => Mechanism::FaultEntry,
-        nr => of_call(nr)?,
+        nr => mechanism_of_call(nr)?,
     };
-    Some(Sorted {
+    Some(StackClass {
         mechanism,
         part: Part::Other,
     })
@@ -895,7 +910,7 @@ mod tests {
             ),
         ];
         for (text, expected) in cases {
-            let found = sort(&stack(text), 1, false, 0).map(|s| (s.mechanism, s.part));
+            let found = classify_stack(&stack(text), 1, false, 0).map(|s| (s.mechanism, s.part));
             assert_eq!(found, expected, "{text}");
         }
     }
@@ -903,7 +918,8 @@ mod tests {
     /// Check that sleeps are told by what they wait for, and that the lock's address outdoes the names of functions.
     #[test]
     fn sleeps_tell_mechanisms() {
-        let told = |text: &str, flags| sort(&stack(text), 1, true, flags).map(|s| s.mechanism);
+        let told =
+            |text: &str, flags| classify_stack(&stack(text), 1, true, flags).map(|s| s.mechanism);
         let lock = "__schedule schedule rwsem_down_read_slowpath down_read";
         assert_eq!(
             told(&format!("{lock} m_start seq_read"), 0),
@@ -981,7 +997,7 @@ mod tests {
             ("zap_*", "zap_"),
             ("copy_p*_range", "copy_pte_range"),
         ] {
-            assert!(matches(pattern, name), "{pattern} {name}");
+            assert!(matches_pattern(pattern, name), "{pattern} {name}");
         }
         for (pattern, name) in [
             ("munmap", "munmap2"),
@@ -989,7 +1005,7 @@ mod tests {
             ("zap_*", "azap_"),
             ("copy_p*_range", "copy_pte_ranges"),
         ] {
-            assert!(!matches(pattern, name), "{pattern} {name}");
+            assert!(!matches_pattern(pattern, name), "{pattern} {name}");
         }
     }
 
@@ -998,10 +1014,10 @@ mod tests {
     fn calls_own_their_entries() {
         let entry = stack("entry_SYSCALL_64_after_hwframe");
         assert_eq!(
-            sort(&entry, 11, false, 0).map(|s| s.mechanism),
+            classify_stack(&entry, 11, false, 0).map(|s| s.mechanism),
             Some(Mechanism::Unmap)
         );
-        assert_eq!(sort(&entry, 0, false, 0), None);
-        assert_eq!(sort(&[], 11, false, 0), None);
+        assert_eq!(classify_stack(&entry, 0, false, 0), None);
+        assert_eq!(classify_stack(&[], 11, false, 0), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The names of places in one file.
+//! The names of functions at offsets of one file.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use quell_event::trace::Mark;
 use quell_host::functions::{self, ReadRef, Table};
 
-use super::{debug_file, demangle, go, mini_debug};
+use super::{debug_file, demangle, go_table, mini_debug};
 
 /// The names at offsets of a file, which must be sorted, or why there is none.
 ///
-/// What the file itself says comes first. Only for a stripped one are others asked: its debug file, the
-/// small table inside, what it exports, and at last the table that Go's own runtime needs.
-pub(super) fn of_file<'d>(
+/// The file's own symbols come first. Only for a stripped one are other tables asked: its debug file, the
+/// small table inside, the functions that it exports, and at last the table that Go's own runtime needs.
+pub(super) fn names_in_file<'d>(
     data: impl ReadRef<'d>,
     path: &Path,
     roots: &[OwnedFd],
@@ -21,18 +21,19 @@ pub(super) fn of_file<'d>(
     if !functions::is_elf(data) {
         return vec![Err(Mark::Unreadable); offsets.len()];
     }
-    let mut search = Search::new(data, offsets);
-    if !search.ask(|at| functions::names_at(data, Table::Full, at)) {
-        let whole = debug_file::find(data, path, roots);
-        let found = whole
-            .is_some_and(|whole| search.ask(|at| functions::names_at(&whole, Table::Full, at)));
+    let mut search = NameSearch::new(data, offsets);
+    if !search.ask_table(|at| functions::names_at(data, Table::Full, at)) {
+        let whole = debug_file::find_debug_file(data, path, roots);
+        let found = whole.is_some_and(|whole| {
+            search.ask_table(|at| functions::names_at(&whole, Table::Full, at))
+        });
         if !found && let Some(packed) = functions::section(data, ".gnu_debugdata") {
-            let small = mini_debug::unpack(packed).unwrap_or_default();
-            search.ask(|at| functions::names_at(&small[..], Table::Full, at));
+            let small = mini_debug::unpack_mini_debug(packed).unwrap_or_default();
+            search.ask_table(|at| functions::names_at(&small[..], Table::Full, at));
         }
     }
-    search.ask(|at| functions::names_at(data, Table::Exported, at));
-    search.ask(|at| go::names_at(data, at));
+    search.ask_table(|at| functions::names_at(data, Table::Exported, at));
+    search.ask_table(|at| go_table::names_at(data, at));
     search
         .names
         .into_iter()
@@ -40,14 +41,14 @@ pub(super) fn of_file<'d>(
         .collect()
 }
 
-/// What has been found so far.
-struct Search {
+/// The names that have been found so far, and the addresses that they are looked up by.
+struct NameSearch {
     /// Linked addresses; 0 for an offset that is no code of the file.
     addresses: Vec<u64>,
     names: Vec<Option<String>>,
 }
 
-impl Search {
+impl NameSearch {
     fn new<'d>(data: impl ReadRef<'d>, offsets: &[u64]) -> Self {
         let address = |offset: &u64| functions::linked_address(data, *offset).unwrap_or(0);
         Self {
@@ -57,7 +58,7 @@ impl Search {
     }
 
     /// Asks a table for the names that are still missing; false if there is no such table.
-    fn ask(&mut self, table: impl FnOnce(&[u64]) -> Option<Vec<Option<String>>>) -> bool {
+    fn ask_table(&mut self, table: impl FnOnce(&[u64]) -> Option<Vec<Option<String>>>) -> bool {
         let mut missing: Vec<(u64, usize)> = self
             .addresses
             .iter()
@@ -74,7 +75,7 @@ impl Search {
             return false;
         };
         for ((_, i), name) in missing.into_iter().zip(found) {
-            self.names[i] = name.as_deref().map(demangle::readable);
+            self.names[i] = name.as_deref().map(demangle::readable_name);
         }
         true
     }

@@ -4,11 +4,11 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::error::{Error, Result};
 
-/// A ring, mapped, and what takes its records.
-pub(crate) struct Ring(RingBuffer<'static>);
+/// A mapped ring, and the function that takes its records.
+pub(crate) struct RecordRing(RingBuffer<'static>);
 
-impl Ring {
-    /// Maps the ring. Each record goes to `take`, which only [`Self::read`] calls.
+impl RecordRing {
+    /// Maps the ring. Each record goes to `take`, which only [`Self::read_records`] calls.
     ///
     /// # Errors
     ///
@@ -27,12 +27,12 @@ impl Ring {
         Ok(Self(ring))
     }
 
-    /// Passes on what is there, at most so many records; true if there may be more.
+    /// Passes on the records that are there, at most so many; true if there may be more.
     ///
     /// # Errors
     ///
     /// If libbpf fails to read.
-    pub(crate) fn read(&self, at_most: usize) -> Result<bool> {
+    pub(crate) fn read_records(&self, at_most: usize) -> Result<bool> {
         let read = self.0.consume_raw_n(at_most);
         match usize::try_from(read) {
             Ok(read) => Ok(read >= at_most),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Which call a thread is in, for the programs of the accounts.
+ * The system call that a thread is in, for the programs of the accounts.
  */
-#ifndef QUELL_CALL_H
-#define QUELL_CALL_H
+#ifndef QUELL_CURRENT_CALL_H
+#define QUELL_CURRENT_CALL_H
 
 #include "shootdown.h"
 

@@ -1,7 +1,7 @@
 //! How one frame leads to the next: where the caller's frame begins, and where the registers lie that it needs.
 //!
-//! Followed are the instruction, the stack pointer and rbp. Compilers find frames by these on x86-64, and what a function
-//! keeps of others does not matter for it. Anybody may have written the file: whatever is evaluated here ends after a
+//! Only the instruction, the stack pointer and rbp are followed. Compilers find frames by these on x86-64, and the other
+//! registers that a function saves do not matter for that. Anybody may have written the file, so every evaluation ends after a
 //! bounded number of steps.
 
 use gimli::{
@@ -9,21 +9,21 @@ use gimli::{
     RegisterRule, UnwindExpression, UnwindTableRow, Value, X86_64,
 };
 
-/// Operations of one expression: those of the linker's stubs have eight.
-const MOST_OPERATIONS: u32 = 256;
+/// The most operations of one expression: those of the linker's stubs have eight.
+const MAX_OPERATIONS: u32 = 256;
 
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
-type Row = UnwindTableRow<usize>;
+pub(super) type SectionReader<'a> = EndianSlice<'a, LittleEndian>;
+type UnwindRow = UnwindTableRow<usize>;
 
-/// The registers that are followed.
+/// The registers that are followed from frame to frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Registers {
+pub(super) struct FrameRegisters {
     pub(super) ip: u64,
     pub(super) sp: u64,
     pub(super) bp: u64,
 }
 
-impl Registers {
+impl FrameRegisters {
     fn get(&self, register: gimli::Register) -> Option<u64> {
         match register {
             X86_64::RBP => Some(self.bp),
@@ -34,32 +34,32 @@ impl Registers {
     }
 }
 
-/// Where a frame leads.
+/// The end of a frame: its caller, or the start of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum FrameStep {
     /// To its caller's registers, of which `ip` is where it returns to.
-    Caller(Registers),
-    /// Nowhere: the thread began there.
+    Caller(FrameRegisters),
+    /// To no other: the thread began there.
     Start,
 }
 
-/// A rule that is worth keeping: most frames have one of this form.
+/// A rule of a simple form, which most frames have, so that it is worth keeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    /// The caller's frame begins at rbp, or else at the stack pointer,
+pub(super) struct FrameRule {
+    /// The caller's frame begins at an offset from rbp, or else from the stack pointer.
     by_bp: bool,
-    /// and so far beyond.
+    /// That offset.
     offset: i64,
-    /// Where rbp was kept, from there; `None` where it was not touched.
+    /// Where the caller's rbp was saved, from the beginning of its frame; `None` where it was not touched.
     bp_at: Option<i64>,
 }
 
 /// Reads a word of the stack.
-pub(super) type Stack<'a> = &'a dyn Fn(u64) -> Option<u64>;
+pub(super) type StackReader<'a> = &'a dyn Fn(u64) -> Option<u64>;
 
-impl Rule {
+impl FrameRule {
     /// The rule of a row, if it is of this form: the return address lies right below the caller's frame.
-    pub(super) fn of(row: &Row) -> Option<Self> {
+    pub(super) fn from_row(row: &UnwindRow) -> Option<Self> {
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
             return None;
         };
@@ -81,14 +81,18 @@ impl Rule {
         })
     }
 
-    /// By frame pointers: what code has that has no rule.
+    /// The rule of frame pointers, for code that has no entry.
     pub(super) const FRAME_POINTER: Self = Self {
         by_bp: true,
         offset: 16,
         bp_at: Some(-16),
     };
 
-    pub(super) fn apply(&self, regs: &Registers, stack: Stack<'_>) -> Option<Step> {
+    pub(super) fn apply_rule(
+        &self,
+        regs: &FrameRegisters,
+        stack: StackReader<'_>,
+    ) -> Option<FrameStep> {
         let from = if self.by_bp { regs.bp } else { regs.sp };
         let sp = from.checked_add_signed(self.offset)?;
         let ip = stack(sp.checked_sub(8)?)?;
@@ -96,24 +100,24 @@ impl Rule {
             Some(at) => stack(sp.checked_add_signed(at)?)?,
             None => regs.bp,
         };
-        // a return address is never null: that is how some threads mark where they began
+        // A return address is never null: some threads mark their beginning by null.
         Some(match ip {
-            0 => Step::Start,
-            ip => Step::Caller(Registers { ip, sp, bp }),
+            0 => FrameStep::Start,
+            ip => FrameStep::Caller(FrameRegisters { ip, sp, bp }),
         })
     }
 }
 
-/// What a row of any form leads to.
+/// The frame that a row of any form leads to.
 pub(super) fn apply_row(
-    row: &Row,
-    section: &EhFrame<Reader<'_>>,
+    row: &UnwindRow,
+    section: &EhFrame<SectionReader<'_>>,
     encoding: Encoding,
-    regs: &Registers,
-    stack: Stack<'_>,
-) -> Option<Step> {
+    regs: &FrameRegisters,
+    stack: StackReader<'_>,
+) -> Option<FrameStep> {
     let evaluate = |expression: &UnwindExpression<usize>, first: Option<u64>| {
-        evaluate(expression, section, encoding, first, regs, stack)
+        evaluate_expression(expression, section, encoding, first, regs, stack)
     };
     let cfa = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => {
@@ -133,11 +137,11 @@ pub(super) fn apply_row(
         })
     };
     let ip = match row.register(X86_64::RA)? {
-        RegisterRule::Undefined => return Some(Step::Start),
+        RegisterRule::Undefined => return Some(FrameStep::Start),
         rule => value(rule, regs.ip)?,
     };
     let bp = match row.register(X86_64::RBP) {
-        // its caller's is not known, and most frames don't need it
+        // The caller's rbp is not known, and most frames don't need it.
         Some(RegisterRule::Undefined) => 0,
         Some(rule) => value(rule, regs.bp)?,
         None => regs.bp,
@@ -147,27 +151,27 @@ pub(super) fn apply_row(
         None => cfa,
     };
     Some(match ip {
-        0 => Step::Start,
-        ip => Step::Caller(Registers { ip, sp, bp }),
+        0 => FrameStep::Start,
+        ip => FrameStep::Caller(FrameRegisters { ip, sp, bp }),
     })
 }
 
-fn evaluate(
+fn evaluate_expression(
     expression: &UnwindExpression<usize>,
-    section: &EhFrame<Reader<'_>>,
+    section: &EhFrame<SectionReader<'_>>,
     encoding: Encoding,
     first: Option<u64>,
-    regs: &Registers,
-    stack: Stack<'_>,
+    regs: &FrameRegisters,
+    stack: StackReader<'_>,
 ) -> Option<u64> {
     let expression = expression.get(section).ok()?;
-    let mut evaluation: Evaluation<Reader<'_>> = expression.evaluation(encoding);
-    evaluation.set_max_iterations(MOST_OPERATIONS);
+    let mut evaluation: Evaluation<SectionReader<'_>> = expression.evaluation(encoding);
+    evaluation.set_max_iterations(MAX_OPERATIONS);
     if let Some(first) = first {
         evaluation.set_initial_value(first);
     }
     let mut result = evaluation.evaluate().ok()?;
-    // each round asks for what an operation needs, and those are counted
+    // The evaluation stops for every value that an operation needs; it counts the operations, so this loop ends.
     loop {
         result = match result {
             EvaluationResult::Complete => break,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stacks by number, most of them without a walk.
+ * Gives stacks their numbers, mostly without walking them.
  *
  * bpf_get_stackid() unwinds, hashes and compares: microseconds on some machines, and in the culprit's
  * own part of a flush interrupts are off, so that every other CPU's shootdown at this one waits too.
@@ -21,12 +21,12 @@
  * So does this, and compares. It does not read where the kernel's walk would only end in a page fault:
  * at null, or where the last walk ended.
  *
- * Scratch memory is one a CPU: stacks are taken by culprits only, who have preemption off, and what
- * interrupts them is a victim's program, which takes none. All loops have constant bounds. Those that
+ * Scratch memory is one a CPU: stacks are taken by culprits only, who have preemption off, and only
+ * a victim's program, which takes none, interrupts them. All loops have constant bounds. Those that
  * count while they search do so in memory, where the verifier does not follow every count.
  */
-#ifndef QUELL_STACK_H
-#define QUELL_STACK_H
+#ifndef QUELL_STACK_MEMO_H
+#define QUELL_STACK_MEMO_H
 
 /* Words of a kernel stack above the tracepoint that are searched: 2 KiB. Reclaim goes deeper. */
 #define MEMO_WORDS 256
@@ -36,11 +36,11 @@
 #define MEMO_FIRST 4
 #define MEMO_SLOTS 16 /* a CPU */
 #define MEMO_CHECK 256
-/* No program has its stack in the first page: null, or what is no frame pointer. */
+/* No program has its stack in the first page, so a word below this is no frame pointer. */
 #define FIRST_PAGE 4096
 
 struct kernel_memo {
-	u64 what;  /* the system call */
+	u64 call; /* the system call */
 	u64 entry; /* the outermost return address */
 	u32 frames; /* that are compared; 0: none yet */
 	u32 answers;
@@ -88,16 +88,16 @@ struct {
 	__type(value, struct scratch);
 } scratches SEC(".maps");
 
-static __always_inline s32 walk(void *ctx, u64 flags)
+static __always_inline s32 walk_stack(void *ctx, u64 flags)
 {
 	long id = bpf_get_stackid(ctx, &stacks, flags);
-	struct health *h;
+	struct probe_health *h;
 
 	if (id >= 0)
 		return id;
 	/* -EFAULT: there is no such stack (a kernel thread has none of user space) */
 	if (id != -14) {
-		h = health();
+		h = health_of_cpu();
 		if (h)
 			h->lost_stacks++;
 	}
@@ -130,7 +130,7 @@ __noinline int find_frames(struct kernel_memo *memo, struct scratch *s)
 		memo->ips[n] = s->words[i];
 		memo->at[n] = i;
 		s->next = next + 1;
-		/* the outermost has its place at the other end */
+		/* the outermost return address is at the other end, and compared as `entry` */
 		if (next + 2 == s->frames) {
 			memo->low = (i + 1) * 8;
 			memo->frames = n + 1;
@@ -157,51 +157,51 @@ __noinline int kernel_looks_like(struct kernel_memo *memo, struct scratch *s)
 	return n == MEMO_FRAMES;
 }
 
-/* The number of this kernel stack. `what` tells system calls apart. */
-static __noinline s32 kernel_stack(void *ctx, u64 what)
+/* The number of this kernel stack. `call` tells system calls apart. */
+static __noinline s32 kernel_stack(void *ctx, u64 call)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct kernel_memo *memo;
 	u32 zero = 0, slot, low;
 	struct scratch *s;
-	struct health *h;
+	struct probe_health *h;
 	u64 at, bytes;
 	s32 id, known = -1;
 	long got;
 
-	slot = (what ^ what >> 16) % MEMO_SLOTS;
+	slot = (call ^ call >> 16) % MEMO_SLOTS;
 	memo = bpf_map_lookup_elem(&kernel_memos, &slot);
 	s = bpf_map_lookup_elem(&scratches, &zero);
 	if (!s || !memo)
-		return walk(ctx, 0);
-	/* through memory: the verifier lets nobody count with pointers */
+		return walk_stack(ctx, 0);
+	/* the addresses go through memory, because the verifier lets no program calculate with pointers */
 	*(volatile u64 *)&s->at = (u64)ctx;
 	*(volatile u64 *)&s->top = (u64)bpf_task_pt_regs(t);
 	at = *(volatile u64 *)&s->at;
 	bytes = *(volatile u64 *)&s->top - at;
-	/* also where this is another stack than the task's */
+	/* the size is wrong, too, where this is another stack than the task's */
 	if (bytes < 64 || bytes > MEMO_STACK ||
 	    bpf_probe_read_kernel(&s->entry, sizeof(s->entry), (void *)(at + bytes - 8)))
-		return walk(ctx, 0);
+		return walk_stack(ctx, 0);
 	low = memo->low;
-	if (memo->frames && memo->what == what && memo->entry == s->entry && low < bytes &&
+	if (memo->frames && memo->call == call && memo->entry == s->entry && low < bytes &&
 	    low <= sizeof(s->words) && !bpf_probe_read_kernel(s->words, low, (void *)at) &&
 	    kernel_looks_like(memo, s)) {
 		known = memo->id;
 		if (++memo->answers % MEMO_CHECK)
 			return known;
 	}
-	id = walk(ctx, 0);
+	id = walk_stack(ctx, 0);
 	if (known >= 0 && id == known)
 		return id;
 	if (known >= 0 && id >= 0) {
-		h = health();
+		h = health_of_cpu();
 		if (h)
 			h->wrong_memos++;
 	}
 	memo->frames = 0;
 	memo->id = id;
-	memo->what = what;
+	memo->call = call;
 	memo->entry = s->entry;
 	if (bytes > sizeof(s->words))
 		bytes = sizeof(s->words);
@@ -209,7 +209,7 @@ static __noinline s32 kernel_stack(void *ctx, u64 what)
 	if (id < 0 || got <= 0 || bpf_probe_read_kernel(s->words, bytes, (void *)at))
 		return id;
 	s->frames = (u32)got / 8;
-	/* one that is cut off has another end, and is walked every time */
+	/* a stack that is cut off has another end, and is walked every time */
 	if (s->frames < STACK_DEPTH && s->ips[(s->frames - 1) % STACK_DEPTH] == s->entry)
 		find_frames(memo, s);
 	return id;
@@ -231,7 +231,7 @@ __noinline int user_looks_like(struct user_memo *memo, struct scratch *s)
 	return 1;
 }
 
-/* A thread with a user stack and registers: not the kernel's own, nor one that ends, whose may be gone. */
+/* Whether the thread has a user stack and registers: it is neither the kernel's own nor ending, when they may be gone. */
 static __always_inline bool is_of_a_program(struct task_struct *t)
 {
 	return !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
@@ -261,7 +261,7 @@ static __noinline s32 user_stack(void *ctx)
 	s = bpf_map_lookup_elem(&scratches, &zero);
 	/* 32-bit frames are of another size */
 	if (!s || !memo || t->thread_info.status & TS_COMPAT)
-		return walk(ctx, BPF_F_USER_STACK);
+		return walk_stack(ctx, BPF_F_USER_STACK);
 	s->ips[0] = regs->ip;
 	for (n = 1; n < STACK_DEPTH; n++) {
 		if (fp < FIRST_PAGE || (memo->frames == n && memo->end == fp) ||
@@ -273,7 +273,7 @@ static __noinline s32 user_stack(void *ctx)
 	s->frames = n;
 	if (user_looks_like(memo, s))
 		return memo->id;
-	memo->id = walk(ctx, BPF_F_USER_STACK);
+	memo->id = walk_stack(ctx, BPF_F_USER_STACK);
 	memo->frames = memo->id < 0 ? 0 : n;
 	memo->end = fp;
 	__builtin_memcpy(memo->ips, s->ips, sizeof(memo->ips));

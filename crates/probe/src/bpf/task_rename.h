@@ -3,8 +3,8 @@
  * The name of a process that shoots while it starts another program: the kernel takes the old memory away first, and gives
  * the process its new name then (begin_new_exec() in fs/exec.c).
  */
-#ifndef QUELL_RENAME_H
-#define QUELL_RENAME_H
+#ifndef QUELL_TASK_RENAME_H
+#define QUELL_TASK_RENAME_H
 
 /* Only the first thread's name is the process's. */
 SEC("raw_tp/task_rename")
@@ -16,7 +16,7 @@ int task_rename(struct bpf_raw_tracepoint_args *ctx)
 
 	if ((u32)BPF_CORE_READ(t, pid) != tgid)
 		return 0;
-	i = bpf_map_lookup_elem(&starting, &tgid);
+	i = bpf_map_lookup_elem(&exec_culprits, &tgid);
 	if (!i)
 		return 0;
 	info = bpf_map_lookup_elem(&culprit_infos, i);

@@ -1,15 +1,15 @@
-//! Takes the probe away, and counts what was still under way.
+//! Takes the probe away, and counts the rounds that were still under way.
 
 use std::time::{Duration, Instant};
 
 use libbpf_rs::ProgramInput;
 
-use super::{Probe, SETTLE, interrupts};
+use super::{Probe, SETTLE_PROGRAM, tlb_interrupts};
 use crate::error::{Error, Result};
 use crate::layout::ProbePhase;
 
-/// Longer than a round is in flight, and than a program that is being taken away still runs.
-const FLIGHT: Duration = Duration::from_millis(5);
+/// A round is in flight for less than this, and a program that is being taken away runs for less.
+const FLIGHT_TIME: Duration = Duration::from_millis(5);
 
 impl Probe {
     /// Stops counting; the counts stay.
@@ -21,40 +21,40 @@ impl Probe {
         if self.ended.is_some() {
             return Ok(());
         }
-        // From now on every round is timed; once those that are not are over, victims no longer count themselves: their
+        // From now on every round is timed. Once the untimed ones are over, victims no longer count themselves, because their
         // culprit may not be watched any more.
         self.set_counting(ProbePhase::Timed)?;
-        std::thread::sleep(FLIGHT);
+        std::thread::sleep(FLIGHT_TIME);
         self.set_counting(ProbePhase::Told)?;
-        self.interrupts_ended = interrupts();
-        // first what begins rounds: those that it saw are to be seen to their end
+        self.interrupts_ended = tlb_interrupts();
+        // The program that begins rounds goes first, so that the rounds it saw are seen to their end.
         drop(self.links.pop());
         if let Some(ipi) = &mut self.ipi {
             ipi.stop();
         }
         self.ended = Some(Instant::now());
-        std::thread::sleep(FLIGHT);
+        std::thread::sleep(FLIGHT_TIME);
         self.links.clear();
         if let Some(ipi) = &mut self.ipi {
             ipi.detach();
         }
-        std::thread::sleep(FLIGHT);
-        self.settle(Duration::ZERO)
+        std::thread::sleep(FLIGHT_TIME);
+        self.settle_rounds(Duration::ZERO)
     }
 
     /// Tells the programs of every CPU which of them are attached.
     pub(super) fn set_counting(&mut self, counting: ProbePhase) -> Result<()> {
-        /// No CPU has been quiet for so long: none is settled.
-        const YEARS: Duration = Duration::from_secs(100 * 366 * 86_400);
+        /// No CPU has been quiet for so long, so none is settled.
+        const LONGER_THAN_UPTIME: Duration = Duration::from_secs(100 * 366 * 86_400);
         self.counting = counting;
-        self.settle(YEARS)
+        self.settle_rounds(LONGER_THAN_UPTIME)
     }
 
     /// Counts every CPU's last rounds, which its next one would have counted: of the CPUs that have
     /// been quiet for so long, or, when nothing is attached any more, of all.
-    pub(super) fn settle(&mut self, quiet: Duration) -> Result<()> {
-        // with functions' exits, nothing is left
-        let settle = self.object.progs_mut().find(|p| p.name() == SETTLE);
+    pub(super) fn settle_rounds(&mut self, quiet: Duration) -> Result<()> {
+        // The programs of functions have no such program: they count each round when its function returns.
+        let settle = self.object.progs_mut().find(|p| p.name() == SETTLE_PROGRAM);
         let Some(settle) = settle else { return Ok(()) };
         let quiet = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
         for cpu in 0..self.cpus {

@@ -1,6 +1,6 @@
-//! What a file says of how its code is unwound: `.eh_frame`, and where its segments are mapped.
+//! How the code of a file is unwound: its `.eh_frame`, and where its segments are mapped.
 //!
-//! Any field may lie: the `object` and `gimli` crates check what is read, and what is long is refused here.
+//! Any field may lie: the `object` and `gimli` crates check the fields, and long ones are refused here.
 
 use std::rc::Rc;
 
@@ -13,35 +13,35 @@ use object::{Endianness, Object as _, ObjectSection as _, elf};
 use quell_host::contents::Contents;
 use quell_host::maps::Mapping;
 
-use super::rule::{Registers, Rule, Stack, Step, apply_row};
+use super::frame_rule::{
+    FrameRegisters, FrameRule, FrameStep, SectionReader, StackReader, apply_row,
+};
 
-/// More of one section is not read, bytes: that of a browser has 20 MB.
-const MAX_SECTION: u64 = 64 << 20;
+/// The largest section that is read: that of a browser has 20 MB.
+const MAX_SECTION_BYTES: u64 = 64 << 20;
 
-/// Without an index, a section is read from its beginning for each address: no longer one is, bytes.
-const MAX_UNSORTED: usize = 256 << 10;
+/// The largest section without an index that is used, because it is read from its beginning for each address.
+const MAX_UNSORTED_BYTES: usize = 256 << 10;
 
-/// What is written of one function has no more, bytes: its instructions are followed from the first on.
-const MAX_ENTRY: usize = 64 << 10;
+/// The largest entry of a function that is used, because its instructions are followed from the first on.
+const MAX_ENTRY_BYTES: usize = 64 << 10;
 
-type Reader<'a> = gimli::EndianSlice<'a, LittleEndian>;
-
-/// A section, and where it is as linked.
+/// The bytes of a section, and its linked address.
 #[derive(Clone, Debug)]
-struct Section {
+struct LoadedSection {
     bytes: Rc<[u8]>,
     address: u64,
 }
 
-impl Section {
-    fn reader(&self) -> Reader<'_> {
-        Reader::new(&self.bytes, LittleEndian)
+impl LoadedSection {
+    fn section_reader(&self) -> SectionReader<'_> {
+        SectionReader::new(&self.bytes, LittleEndian)
     }
 }
 
-/// A piece of the file that has code.
+/// A segment of the file that has code.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+struct CodeSegment {
     offset: u64,
     size: u64,
     address: u64,
@@ -50,30 +50,30 @@ struct Segment {
 /// How the code of one file is unwound.
 #[derive(Debug)]
 pub(crate) struct FrameInfo {
-    eh_frame: Section,
-    eh_frame_hdr: Option<Section>,
+    eh_frame: LoadedSection,
+    eh_frame_hdr: Option<LoadedSection>,
     bases: BaseAddresses,
-    segments: Vec<Segment>,
+    segments: Vec<CodeSegment>,
 }
 
-/// What is known of an address.
-pub(super) enum Found {
-    /// A rule that is worth keeping.
-    Rule(Rule),
-    /// Where this frame leads; `None` where that can't be told.
-    Step(Option<Step>),
-    /// Nothing.
+/// How the frame at an address is unwound.
+pub(super) enum FrameLookup {
+    /// By a rule that is worth keeping.
+    Rule(FrameRule),
+    /// By an entry that applies only here, with the frame that it leads to; `None` where that can't be told.
+    Step(Option<FrameStep>),
+    /// The file has no entry for the address.
     Nothing,
 }
 
 impl FrameInfo {
-    /// Of a file; `None` if it has no `.eh_frame`, or can't be read.
+    /// The info of a file; `None` if it has no `.eh_frame`, or can't be read.
     pub(crate) fn read(contents: &Contents) -> Option<Self> {
         let file = ElfFile64::<Endianness, _>::parse(contents).ok()?;
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
-            (section.size() <= MAX_SECTION).then_some(())?;
-            Some(Section {
+            (section.size() <= MAX_SECTION_BYTES).then_some(())?;
+            Some(LoadedSection {
                 bytes: section.data().ok()?.into(),
                 address: section.address(),
             })
@@ -83,7 +83,7 @@ impl FrameInfo {
         let code = segments.filter(|s| {
             s.p_type(endian) == elf::PT_LOAD && s.p_flags(endian) & elf::PF_X == elf::PF_X
         });
-        let segments = code.map(|s| Segment {
+        let segments = code.map(|s| CodeSegment {
             offset: s.p_offset(endian),
             size: s.p_filesz(endian),
             address: s.p_vaddr(endian),
@@ -100,9 +100,9 @@ impl FrameInfo {
     }
 
     fn new(
-        eh_frame: Section,
-        eh_frame_hdr: Option<Section>,
-        segments: Vec<Segment>,
+        eh_frame: LoadedSection,
+        eh_frame_hdr: Option<LoadedSection>,
+        segments: Vec<CodeSegment>,
         [text, got]: [u64; 2],
     ) -> Self {
         let mut bases = BaseAddresses::default()
@@ -120,17 +120,17 @@ impl FrameInfo {
         }
     }
 
-    /// What it takes, bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    /// The memory that it takes, bytes.
+    pub(crate) fn size_bytes(&self) -> usize {
         let header = self.eh_frame_hdr.as_ref().map_or(0, |s| s.bytes.len());
         self.eh_frame.bytes.len() + header
     }
 
-    /// What is added to an address as linked, modulo 2^64, where a process has mapped it there.
-    pub(super) fn bias(&self, mapping: &Mapping) -> Option<u64> {
+    /// The number that is added to a linked address to get that of this mapping, modulo 2^64.
+    pub(super) fn load_bias(&self, mapping: &Mapping) -> Option<u64> {
         let length = mapping.end.checked_sub(mapping.start)?;
         let segment = self.segments.iter().find(|s| {
-            // a mapping begins at the page that the segment begins in
+            // A mapping begins at the page that the segment begins in.
             mapping.offset < s.offset.saturating_add(s.size)
                 && mapping.offset.saturating_add(length) > s.offset
         })?;
@@ -141,30 +141,30 @@ impl FrameInfo {
         Some(mapping.start.wrapping_sub(linked))
     }
 
-    /// What is written of an address as linked.
-    pub(super) fn find(
+    /// The rule or the next frame for a linked address.
+    pub(super) fn find_rule(
         &self,
         address: u64,
         context: &mut UnwindContext<usize>,
-        regs: &Registers,
-        stack: Stack<'_>,
-    ) -> Found {
-        let mut section = EhFrame::from(self.eh_frame.reader());
+        regs: &FrameRegisters,
+        stack: StackReader<'_>,
+    ) -> FrameLookup {
+        let mut section = EhFrame::from(self.eh_frame.section_reader());
         section.set_address_size(8);
-        let Some(entry) = self.entry(&section, address) else {
-            return Found::Nothing;
+        let Some(entry) = self.find_entry(&section, address) else {
+            return FrameLookup::Nothing;
         };
-        if entry.entry_len() > MAX_ENTRY || entry.cie().entry_len() > MAX_ENTRY {
-            return Found::Step(None);
+        if entry.entry_len() > MAX_ENTRY_BYTES || entry.cie().entry_len() > MAX_ENTRY_BYTES {
+            return FrameLookup::Step(None);
         }
         let row = entry.unwind_info_for_address(&section, &self.bases, context, address);
         let Ok(row) = row else {
-            return Found::Step(None);
+            return FrameLookup::Step(None);
         };
-        // the frame that a signal interrupted has registers, and called nobody
-        match Rule::of(row).filter(|_| !entry.is_signal_trampoline()) {
-            Some(rule) => Found::Rule(rule),
-            None => Found::Step(apply_row(
+        // A signal's frame leads to one that was interrupted and called nobody, so no rule of calls fits.
+        match FrameRule::from_row(row).filter(|_| !entry.is_signal_trampoline()) {
+            Some(rule) => FrameLookup::Rule(rule),
+            None => FrameLookup::Step(apply_row(
                 row,
                 &section,
                 entry.cie().encoding(),
@@ -174,23 +174,23 @@ impl FrameInfo {
         }
     }
 
-    fn entry<'a>(
+    fn find_entry<'a>(
         &'a self,
-        section: &EhFrame<Reader<'a>>,
+        section: &EhFrame<SectionReader<'a>>,
         address: u64,
-    ) -> Option<FrameDescriptionEntry<Reader<'a>>> {
-        let of = |section: &EhFrame<Reader<'a>>,
+    ) -> Option<FrameDescriptionEntry<SectionReader<'a>>> {
+        let of = |section: &EhFrame<SectionReader<'a>>,
                   bases: &BaseAddresses,
                   at: EhFrameOffset<usize>| { section.cie_from_offset(bases, at) };
         let header = self.eh_frame_hdr.as_ref().and_then(|header| {
-            let header = EhFrameHdr::from(header.reader());
+            let header = EhFrameHdr::from(header.section_reader());
             header.parse(&self.bases, 8).ok()
         });
         match header.as_ref().and_then(|h| h.table()) {
             Some(table) => table
                 .fde_for_address(section, &self.bases, address, of)
                 .ok(),
-            None if self.eh_frame.bytes.len() <= MAX_UNSORTED => {
+            None if self.eh_frame.bytes.len() <= MAX_UNSORTED_BYTES => {
                 section.fde_for_address(&self.bases, address, of).ok()
             }
             None => None,
@@ -225,30 +225,30 @@ mod tests {
         bytes.extend((fde.len() as u32).to_le_bytes());
         bytes.extend(&fde);
         bytes.extend([0; 4]);
-        let section = Section {
+        let section = LoadedSection {
             bytes: bytes.into(),
             address: 0,
         };
         FrameInfo::new(section, None, Vec::new(), [0, 0])
     }
 
-    fn step(info: &FrameInfo, address: u64) -> Option<Step> {
-        let regs = Registers {
+    fn step(info: &FrameInfo, address: u64) -> Option<FrameStep> {
+        let regs = FrameRegisters {
             ip: address,
             sp: 0x7000,
             bp: 0x7100,
         };
         // every word says where it lies
         let stack = |at: u64| (0x7000..0x8000).contains(&at).then_some(at | 1 << 40);
-        match info.find(address, &mut UnwindContext::new(), &regs, &stack) {
-            Found::Rule(rule) => rule.apply(&regs, &stack),
-            Found::Step(step) => step,
-            Found::Nothing => None,
+        match info.find_rule(address, &mut UnwindContext::new(), &regs, &stack) {
+            FrameLookup::Rule(rule) => rule.apply_rule(&regs, &stack),
+            FrameLookup::Step(step) => step,
+            FrameLookup::Nothing => None,
         }
     }
 
-    fn caller(ip: u64, sp: u64, bp: u64) -> Option<Step> {
-        Some(Step::Caller(Registers { ip, sp, bp }))
+    fn caller(ip: u64, sp: u64, bp: u64) -> Option<FrameStep> {
+        Some(FrameStep::Caller(FrameRegisters { ip, sp, bp }))
     }
 
     /// Check that frames are found by the stack pointer, by rbp, and by an expression, and that the first one is known.
@@ -278,7 +278,7 @@ mod tests {
             caller(word(0x7010), 0x7018, 0x7100)
         );
         // DW_CFA_undefined of the return address
-        assert_eq!(step(&made(&[0x07, 16]), 0x1004), Some(Step::Start));
+        assert_eq!(step(&made(&[0x07, 16]), 0x1004), Some(FrameStep::Start));
         // nothing is written of what comes after
         assert_eq!(step(&made(&[]), 0x1100), None);
     }
@@ -300,7 +300,7 @@ mod tests {
         /// Check that no section makes the reader fail.
         #[test]
         fn any_section(frames in prop::collection::vec(any::<u8>(), 0..400), header in prop::collection::vec(any::<u8>(), 0..100), at: u64) {
-            let section = |bytes: Vec<u8>, address| Section { bytes: bytes.into(), address };
+            let section = |bytes: Vec<u8>, address| LoadedSection { bytes: bytes.into(), address };
             let header = section([&[1, 0x1b, 0x03, 0x3b], header.as_slice()].concat(), 0x2000);
             let info = FrameInfo::new(section(frames, 0x1000), Some(header), Vec::new(), [0, 0]);
             let _step = step(&info, at % 0x4000);

@@ -1,4 +1,4 @@
-//! Names for code of processes that are not watched any more, while they live.
+//! Names for the code of processes that are watched no longer but still live.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,25 +6,25 @@ use std::path::Path;
 use quell_event::trace::{Frame, Mark, Stack, StackKind};
 use quell_host::maps;
 
-use crate::symbols::{self, Files, Jits, Source};
+use crate::symbols::{self, CodeFiles, FrameSource, JitMaps};
 
-/// Names the code at these addresses of processes, the innermost first. Of a process that has ended nothing is known but that
-/// it has; one that took its number since is taken for it.
+/// Names the code at these addresses of processes, innermost first. The code of a process that has ended is marked as gone; a
+/// new process with its number is taken for it.
 #[must_use]
 pub fn name_living(asked: &[(u32, Vec<u64>)]) -> Vec<Vec<Frame>> {
     let root = Path::new("/");
-    let (mut files, mut jits) = (Files::new(root), Jits::default());
+    let (mut files, mut jits) = (CodeFiles::new(root), JitMaps::default());
     let mut processes = HashMap::new();
-    let mut sources: HashMap<u32, Vec<Source>> = HashMap::new();
+    let mut sources: HashMap<u32, Vec<FrameSource>> = HashMap::new();
     let mut stacks = Vec::new();
     for (id, (pid, addresses)) in (0..).zip(asked) {
         let maps = processes.entry(*pid).or_insert_with(|| {
             let maps = maps::read(root, *pid).unwrap_or_default();
             for mapping in maps.iter().filter(|m| m.perms.exec) {
-                files.see(*pid, mapping);
+                files.hold_file(*pid, mapping);
             }
             if maps.iter().any(maps::Mapping::is_made_at_run_time) {
-                jits.see(root, *pid);
+                jits.follow_process(root, *pid);
             }
             maps
         });
@@ -33,8 +33,8 @@ pub fn name_living(asked: &[(u32, Vec<u64>)]) -> Vec<Vec<Frame>> {
         for addr in addresses {
             let mapping = maps::at(maps, *addr).filter(|m| m.perms.exec);
             let jit = mapping.is_some_and(maps::Mapping::is_made_at_run_time);
-            of.push(Source {
-                file: mapping.and_then(|m| files.number(*pid, m)),
+            of.push(FrameSource {
+                file: mapping.and_then(|m| files.file_number(*pid, m)),
                 jit,
             });
             let path = mapping.and_then(|m| m.path.as_ref());
@@ -60,7 +60,7 @@ pub fn name_living(asked: &[(u32, Vec<u64>)]) -> Vec<Vec<Frame>> {
             ..Stack::default()
         });
     }
-    symbols::name(&mut stacks, &files, &jits, |stack, i| {
+    symbols::name_stack_frames(&mut stacks, &files, &jits, |stack, i| {
         let of = sources.get(&stack.id);
         of.and_then(|of| of.get(i)).copied().unwrap_or_default()
     });

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Going once over n targets of a round, by
+ * Goes once over n targets of a round, by
  *
  *   static long visit(u32 i, struct … *walk)     1 ends the walk
  *
@@ -8,8 +8,8 @@
  * bpf_for_each_map_elem(), since 5.13, over a map that has an element a CPU, and so at least as many as a
  * round has targets. Both end: the kernel counts.
  */
-#ifndef QUELL_EACH_H
-#define QUELL_EACH_H
+#ifndef QUELL_EACH_TARGET_H
+#define QUELL_EACH_TARGET_H
 
 #ifdef OLD_KERNELS
 struct bounded {
@@ -25,7 +25,7 @@ struct bounded {
 #define each_target(n, visit, walk)                                                      \
 	({                                                                                 \
 		struct bounded b = { n, walk };                                            \
-		bpf_for_each_map_elem(&owns, visit##_by_map, &b, 0);                       \
+		bpf_for_each_map_elem(&cpu_states, visit##_by_map, &b, 0);                       \
 	})
 #else
 #define VISITS(visit)

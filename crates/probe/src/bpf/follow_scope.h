@@ -2,8 +2,8 @@
 /*
  * Follows processes in scope through fork and exit.
  */
-#ifndef QUELL_SCOPE_H
-#define QUELL_SCOPE_H
+#ifndef QUELL_FOLLOW_SCOPE_H
+#define QUELL_FOLLOW_SCOPE_H
 
 /* A child of a process in scope is in scope. Threads share the tgid and need nothing. */
 SEC("raw_tp/sched_process_fork")
@@ -21,7 +21,7 @@ int sched_process_fork(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* A number may be given to a stranger once its process is gone. */
+/* Takes an ended process out of scope, because its number may be given to a stranger. */
 SEC("raw_tp/sched_process_free")
 int sched_process_free(struct bpf_raw_tracepoint_args *ctx)
 {

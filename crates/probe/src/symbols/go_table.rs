@@ -2,15 +2,15 @@
 //! strip(1) and the linker's `-s` leave alone.
 //!
 //! The table's layout is Go's own (src/internal/abi/symtab.go and src/runtime/symtab.go, `pcHeader`),
-//! the same since Go 1.18 but for its first number: that many are read here, older ones not.
+//! the same since Go 1.18 except for its first number. Older tables are not read.
 
 use quell_host::functions::{self, ReadRef};
 
-/// Since Go 1.18, and since 1.20.
-const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
+/// The first number of a table since Go 1.18, and since Go 1.20.
+const GO_TABLE_MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 
-/// Where a Go program of its own linker begins, on x86-64.
-const ENTRY: &[u8] = b"_rt0_amd64_linux";
+/// The function at which a program of Go's own linker begins, on x86-64.
+const GO_ENTRY_SYMBOL: &[u8] = b"_rt0_amd64_linux";
 
 /// The names of the functions at linked addresses.
 pub(super) fn names_at<'d>(
@@ -19,16 +19,16 @@ pub(super) fn names_at<'d>(
 ) -> Option<Vec<Option<String>>> {
     let table = functions::section(data, ".gopclntab")
         .or_else(|| functions::section(data, ".data.rel.ro.gopclntab"))?;
-    let table = Table::parse(data, table)?;
+    let table = GoFunctionTable::parse(data, table)?;
     let name = |address: &u64| {
-        let (_, name) = table.function(*address)?;
+        let (_, name) = table.function_at(*address)?;
         Some(String::from_utf8_lossy(name).into_owned())
     };
     Some(addresses.iter().map(name).collect())
 }
 
-struct Table<'d> {
-    /// The address that the functions' are counted from.
+struct GoFunctionTable<'d> {
+    /// The address from which the functions' addresses are counted.
     text: u64,
     functions: usize,
     names: &'d [u8],
@@ -36,11 +36,11 @@ struct Table<'d> {
     list: &'d [u8],
 }
 
-impl<'d> Table<'d> {
+impl<'d> GoFunctionTable<'d> {
     fn parse<'f>(data: impl ReadRef<'f>, table: &'d [u8]) -> Option<Self> {
-        let magic = word(table, 0)?;
-        let known = MAGICS.contains(&u32::try_from(magic).ok()?) && *table.get(7)? == 8;
-        let field = |n: usize| long(table, 8 + 8 * n).filter(|_| known);
+        let magic = read_u32(table, 0)?;
+        let known = GO_TABLE_MAGICS.contains(&u32::try_from(magic).ok()?) && *table.get(7)? == 8;
+        let field = |n: usize| read_u64(table, 8 + 8 * n).filter(|_| known);
         let part = |n: usize| table.get(usize::try_from(field(n)?).ok()?..);
         let functions = usize::try_from(field(0)?).ok()?;
         let (names, list) = (part(3)?, part(7)?);
@@ -55,44 +55,45 @@ impl<'d> Table<'d> {
             names,
             list,
         };
-        // With C code linked in, .text begins with that. Where the program starts tells whether it does.
+        // With C code linked in, .text begins with that, and the table would be read wrong. The function at which the program
+        // starts shows whether it is.
         let entry = functions::entry(data)?;
-        (sure || table.function(entry) == Some((entry, ENTRY))).then_some(table)
+        (sure || table.function_at(entry) == Some((entry, GO_ENTRY_SYMBOL))).then_some(table)
     }
 
     /// The function at an address: where it starts, and its name.
-    fn function(&self, address: u64) -> Option<(u64, &'d [u8])> {
+    fn function_at(&self, address: u64) -> Option<(u64, &'d [u8])> {
         let wanted = address.checked_sub(self.text)?;
         let (mut low, mut high) = (0, self.functions);
-        // the last that begins at or before it
+        // The search finds the last function that begins at or before the address.
         while low < high {
             let middle = low + (high - low) / 2;
-            if word(self.list, middle.checked_mul(8)?)? <= wanted {
+            if read_u32(self.list, middle.checked_mul(8)?)? <= wanted {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
         let at = low.checked_sub(1)?.checked_mul(8)?;
-        // behind the last function its end stands in the list
-        if low == self.functions && word(self.list, low.checked_mul(8)?)? <= wanted {
+        // The entry after the last function is its end.
+        if low == self.functions && read_u32(self.list, low.checked_mul(8)?)? <= wanted {
             return None;
         }
-        let record = usize::try_from(word(self.list, at + 4)?).ok()?;
-        let name = usize::try_from(word(self.list, record.checked_add(4)?)?).ok()?;
+        let record = usize::try_from(read_u32(self.list, at + 4)?).ok()?;
+        let name = usize::try_from(read_u32(self.list, record.checked_add(4)?)?).ok()?;
         let name = self.names.get(name..)?;
         let end = name.iter().take(4096).position(|b| *b == 0)?;
-        let start = self.text.checked_add(word(self.list, at)?)?;
+        let start = self.text.checked_add(read_u32(self.list, at)?)?;
         Some((start, &name[..end])).filter(|_| end > 0)
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u64> {
     let word = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
     Some(u32::from_le_bytes(word).into())
 }
 
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
+fn read_u64(bytes: &[u8], at: usize) -> Option<u64> {
     let long = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
     Some(u64::from_le_bytes(long))
 }
@@ -106,18 +107,18 @@ mod tests {
         /// Check that no bytes in place of the table make the reader panic.
         #[test]
         fn any_bytes(tail in proptest::collection::vec(any::<u8>(), 64..400), at: u64) {
-            let mut bytes = MAGICS[1].to_le_bytes().to_vec();
+            let mut bytes = GO_TABLE_MAGICS[1].to_le_bytes().to_vec();
             bytes.extend([0, 0, 1, 8]);
             bytes.extend(&tail);
             // the fields small, so that they point into it
             for field in 0..8 {
                 bytes[8 + 8 * field + 2..16 + 8 * field].fill(0);
             }
-            if let Some(table) = Table::parse(&[][..], &bytes) {
-                let _ = table.function(at);
+            if let Some(table) = GoFunctionTable::parse(&[][..], &bytes) {
+                let _ = table.function_at(at);
             }
-            let lists = Table { text: 0, functions: tail.len(), names: &tail, list: &tail };
-            let _ = lists.function(at % 0xffff_ffff);
+            let lists = GoFunctionTable { text: 0, functions: tail.len(), names: &tail, list: &tail };
+            let _ = lists.function_at(at % 0xffff_ffff);
         }
     }
 }

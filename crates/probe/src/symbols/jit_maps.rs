@@ -14,29 +14,29 @@ use quell_host::perf_map;
 use quell_host::proc::Proc;
 use quell_host::status::{self, Status};
 
-use super::{demangle, open};
+use super::{demangle, open_files};
 
-/// More processes with a JIT than this are not followed: each keeps two files open.
-const MAX_FOLLOWED: usize = 128;
+/// The most processes with a JIT that are followed: each keeps two files open.
+const MAX_FOLLOWED_JITS: usize = 128;
 
 /// Where a process's map is, or will be.
 #[derive(Debug)]
-struct Place {
+struct PerfMapPlace {
     status: Status,
     folder: OwnedFd,
-    /// As it was when last looked at: its name may be gone by the end.
+    /// The map when it was opened last: its name may be gone by the end.
     map: Option<File>,
 }
 
-impl Place {
-    fn name(&self) -> PathBuf {
+impl PerfMapPlace {
+    fn map_name(&self) -> PathBuf {
         format!("perf-{}.map", self.status.own_pid).into()
     }
 
     /// The map, if it is this user's or root's: anybody may put a file into /tmp, and perf(1) asks for
     /// the same.
-    fn open(&self) -> Option<File> {
-        let file = open::beside(&self.folder, &self.name()).ok()?;
+    fn open_perf_map(&self) -> Option<File> {
+        let file = open_files::open_beside(&self.folder, &self.map_name()).ok()?;
         let owner = file.metadata().ok()?.uid();
         [0, self.status.uid, self.status.euid]
             .contains(&owner)
@@ -44,27 +44,27 @@ impl Place {
     }
 }
 
-/// The processes that run code of their own making.
+/// The maps of the processes that run code of their own making.
 #[derive(Debug, Default)]
-pub(crate) struct Jits {
-    places: HashMap<u32, Place>,
+pub(crate) struct JitMaps {
+    places: HashMap<u32, PerfMapPlace>,
     /// Processes beyond the limit.
     not_followed: HashSet<u32>,
 }
 
-impl Jits {
+impl JitMaps {
     /// How many processes could not be followed.
     pub(crate) fn not_followed(&self) -> u64 {
         self.not_followed.len() as u64
     }
 
-    /// Notes where the map of a process is. It must still live.
-    pub(crate) fn see(&mut self, root: &Path, pid: u32) {
+    /// Opens the folder of a process's map, and the map if it is there. The process must still live.
+    pub(crate) fn follow_process(&mut self, root: &Path, pid: u32) {
         if let Some(place) = self.places.get_mut(&pid) {
-            place.map = place.open().or(place.map.take());
+            place.map = place.open_perf_map().or(place.map.take());
             return;
         }
-        if self.places.len() >= MAX_FOLLOWED {
+        if self.places.len() >= MAX_FOLLOWED_JITS {
             self.not_followed.insert(pid);
             return;
         }
@@ -72,36 +72,36 @@ impl Jits {
         let text = std::fs::read(proc.file(pid, "status")).unwrap_or_default();
         let (Some(status), Ok(folder)) = (
             status::parse(&text),
-            // its own /tmp, also where that is an absolute symlink
-            open::folder(&proc.file(proc.living(pid), "root"))
-                .and_then(|root| open::folder_within(root, Path::new("tmp"))),
+            // The folder is the process's own /tmp, also where that is an absolute symlink.
+            open_files::open_folder(&proc.file(proc.living(pid), "root"))
+                .and_then(|root| open_files::open_folder_within(root, Path::new("tmp"))),
         ) else {
             return;
         };
-        let mut place = Place {
+        let mut place = PerfMapPlace {
             status,
             folder,
             map: None,
         };
-        place.map = place.open();
+        place.map = place.open_perf_map();
         self.places.insert(pid, place);
     }
 
     /// The names at addresses of a process, which must be sorted.
-    pub(crate) fn names(&self, pid: u32, addresses: &[u64]) -> Vec<Option<String>> {
+    pub(crate) fn names_at(&self, pid: u32, addresses: &[u64]) -> Vec<Option<String>> {
         let none = || vec![None; addresses.len()];
         let Some(place) = self.places.get(&pid) else {
             return none();
         };
-        let again = place.open();
+        let again = place.open_perf_map();
         let Some(mut map) = again.as_ref().or(place.map.as_ref()) else {
             return none();
         };
-        // it may have been looked at before
+        // It may have been read before.
         if std::io::Seek::rewind(&mut map).is_err() {
             return none();
         }
-        let clean = |name: Option<String>| Some(demangle::clean(&name?));
+        let clean = |name: Option<String>| Some(demangle::clean_name(&name?));
         perf_map::names(map, addresses)
             .into_iter()
             .map(clean)

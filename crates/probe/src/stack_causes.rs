@@ -8,10 +8,10 @@ use quell_event::Cause;
 
 /// A rule: if any of these functions is on the stack, this is the cause. A name that ends in `*`
 /// stands for all that begin so.
-type Rule = (&'static [&'static str], Cause);
+type CauseRule = (&'static [&'static str], Cause);
 
-const RULES: &[Rule] = &[
-    // kernel/luf: who holds pages back, and who needs the flush now. The latter is whoever calls it.
+const CAUSE_RULES: &[CauseRule] = &[
+    // kernel/luf: the first rule is of pages that are held back, the second of a caller that needs the flush now.
     (
         &["luf_drain*", "luf_hold", "luf_work_fn", "luf_max_handler"],
         Cause::LufDeferred,
@@ -92,7 +92,7 @@ const RULES: &[Rule] = &[
         &["madvise_pageout*", "madvise_cold_or_pageout_pte_range"],
         Cause::MadvisePageout,
     ),
-    // what it writes to may have to be copied first
+    // A page that a debugger writes to may have to be copied first, so this comes before copy-on-write.
     (
         &[
             "ptrace_*",
@@ -261,29 +261,31 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// The function's own name, without what a compiler put behind it.
-pub(crate) fn bare(name: &str) -> &str {
+/// A function's own name, without the suffix that a compiler added.
+pub(crate) fn without_suffix(name: &str) -> &str {
     name.split(['.', '+']).next().unwrap_or(name)
 }
 
-fn matches(pattern: &str, name: &str) -> bool {
+fn matches_prefix(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == pattern,
     }
 }
 
-/// The cause that a kernel stack tells, innermost function first. `call` is what the system call says
-/// by itself: it stands where the stack agrees or says nothing special.
-pub(crate) fn cause_of(stack: &[String], call: Option<Cause>) -> Option<Cause> {
-    let found = RULES.iter().find_map(|(patterns, cause)| {
-        let hit = stack
-            .iter()
-            .any(|frame| patterns.iter().any(|p| matches(p, bare(frame))));
+/// The cause of a kernel stack, innermost function first. `call` is the cause by the system call alone: it
+/// stands where the stack agrees, or has no function that stands for a cause.
+pub(crate) fn stack_cause(stack: &[String], call: Option<Cause>) -> Option<Cause> {
+    let found = CAUSE_RULES.iter().find_map(|(patterns, cause)| {
+        let hit = stack.iter().any(|frame| {
+            patterns
+                .iter()
+                .any(|p| matches_prefix(p, without_suffix(frame)))
+        });
         hit.then_some(*cause)
     });
     match (found, call) {
-        // the advice is known from the registers only
+        // Only the registers have the advice.
         (Some(Cause::MadviseOther), Some(call)) if call.name().starts_with("madvise.") => {
             Some(call)
         }
@@ -292,8 +294,8 @@ pub(crate) fn cause_of(stack: &[String], call: Option<Cause>) -> Option<Cause> {
     }
 }
 
-/// Functions that flush for all causes alike, and say nothing.
-const PLUMBING: &[&str] = &[
+/// Functions that flush for all causes alike, and so tell nothing about the cause.
+const PLUMBING_FUNCTIONS: &[&str] = &[
     "smp_call_function_*",
     "on_each_cpu_*",
     "flush_tlb_*",
@@ -313,12 +315,12 @@ const PLUMBING: &[&str] = &[
     "__tlb_*",
 ];
 
-/// The innermost function that says more than that something is flushed.
-pub(crate) fn top(stack: &[String]) -> &str {
+/// The innermost function that tells more than that something is flushed.
+pub(crate) fn first_telling_function(stack: &[String]) -> &str {
     stack
         .iter()
-        .map(|f| bare(f))
-        .find(|f| !PLUMBING.iter().any(|p| matches(p, f)))
+        .map(|f| without_suffix(f))
+        .find(|f| !PLUMBING_FUNCTIONS.iter().any(|p| matches_prefix(p, f)))
         .unwrap_or("unknown")
 }
 
@@ -396,7 +398,7 @@ mod tests {
             ),
         ];
         for (text, cause) in cases {
-            assert_eq!(cause_of(&stack(text), None), Some(cause), "{text}");
+            assert_eq!(stack_cause(&stack(text), None), Some(cause), "{text}");
         }
     }
 
@@ -405,14 +407,14 @@ mod tests {
     fn calls_and_stacks_agree() {
         let s = stack("flush_tlb_mm_range tlb_finish_mmu madvise_dontneed_single_vma do_madvise");
         assert_eq!(
-            cause_of(&s, Some(Cause::MadviseDontneed)),
+            stack_cause(&s, Some(Cause::MadviseDontneed)),
             Some(Cause::MadviseDontneed)
         );
-        assert_eq!(cause_of(&s, None), Some(Cause::MadviseOther));
+        assert_eq!(stack_cause(&s, None), Some(Cause::MadviseOther));
         let s = stack(
             "ptep_clear_flush wp_page_copy do_wp_page handle_mm_fault __put_user_4 mm_release",
         );
-        assert_eq!(cause_of(&s, Some(Cause::Fork)), Some(Cause::Cow));
+        assert_eq!(stack_cause(&s, Some(Cause::Fork)), Some(Cause::Cow));
     }
 
     /// Check that an unknown stack names the innermost function that isn't plumbing.
@@ -421,8 +423,8 @@ mod tests {
         let s = stack(
             "smp_call_function_many_cond on_each_cpu_cond_mask flush_tlb_mm_range new_feature.isra.0 kthread",
         );
-        assert_eq!(cause_of(&s, None), None);
-        assert_eq!(top(&s), "new_feature");
-        assert_eq!(top(&[]), "unknown");
+        assert_eq!(stack_cause(&s, None), None);
+        assert_eq!(first_telling_function(&s), "new_feature");
+        assert_eq!(first_telling_function(&[]), "unknown");
     }
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who shoots, and who is hit: keys and their indices.
+ * The keys of culprits and victims, and their indices in the tables.
  */
-#ifndef QUELL_WHO_H
-#define QUELL_WHO_H
+#ifndef QUELL_KEYS_H
+#define QUELL_KEYS_H
 
-/* [process]: the index of the culprit that it was while it started another program (rename.h). */
+/* [process]: the index of the culprit that it was while it started another program (task_rename.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
 	__type(key, u32);
 	__type(value, u32);
-} starting SEC(".maps");
+} exec_culprits SEC(".maps");
 
 /* execve and execveat, of both tables. */
 static __always_inline bool is_exec(struct culprit_key *key)
@@ -63,8 +63,8 @@ static __always_inline u64 cgroup_here(void)
 }
 
 /*
- * Is there room for one more key that has a cgroup? The last quarter is for keys without: whatever runs here, of what is
- * counted the cause is told.
+ * Whether there is room for one more key that has a cgroup. The last quarter is for keys without a cgroup, so that every
+ * shootdown has its cause at least.
  */
 static __always_inline bool has_room(void *map, void *key, u32 *next)
 {
@@ -73,7 +73,7 @@ static __always_inline bool has_room(void *map, void *key, u32 *next)
 
 /*
  * The comm is written again whenever a CPU turns to another key, so it follows exec closely enough.
- * What found no room shares index 0, and no key or comm of it is kept.
+ * Keys that found no room share index 0, and no key or comm is kept for that.
  */
 static __always_inline u32 culprit_of(struct culprit_key *key)
 {
@@ -86,7 +86,7 @@ static __always_inline u32 culprit_of(struct culprit_key *key)
 		info->cgroup = config.by_cgroup ? (u64)key->high << 32 | key->tgid
 						: bpf_get_current_cgroup_id();
 		if (unlikely(is_exec(key)) && !config.by_cgroup)
-			bpf_map_update_elem(&starting, &key->tgid, &i, BPF_ANY);
+			bpf_map_update_elem(&exec_culprits, &key->tgid, &i, BPF_ANY);
 	}
 	return i;
 }
@@ -103,7 +103,7 @@ static __always_inline u32 victim_of(struct victim_key *key)
 	return i;
 }
 
-static __always_inline bool advice_tells(u8 advice)
+static __always_inline bool advice_decides(u8 advice)
 {
 	switch (advice) {
 	case 4:	  /* MADV_DONTNEED */
@@ -121,10 +121,10 @@ static __always_inline bool advice_tells(u8 advice)
 }
 
 /*
- * Does the system call alone tell the cause of a flush of the caller's own address space? Only
- * those that can't run into a page fault on user memory, and so into copy-on-write, meanwhile.
+ * Whether the system call alone decides the cause of a flush of the caller's own address space. Only
+ * calls do that can't run into a page fault on user memory, and so into copy-on-write, meanwhile.
  */
-static __always_inline bool call_tells(s16 nr, bool compat, u8 advice)
+static __always_inline bool call_decides(s16 nr, bool compat, u8 advice)
 {
 	if (compat) {
 		switch (nr) {
@@ -136,7 +136,7 @@ static __always_inline bool call_tells(s16 nr, bool compat, u8 advice)
 		case 192: /* mmap2 */
 			return true;
 		case 219: /* madvise */
-			return advice_tells(advice);
+			return advice_decides(advice);
 		}
 		return false;
 	}
@@ -151,19 +151,19 @@ static __always_inline bool call_tells(s16 nr, bool compat, u8 advice)
 		return true;
 	case 28:  /* madvise */
 	case 440: /* process_madvise */
-		return advice_tells(advice);
+		return advice_decides(advice);
 	}
 	return false;
 }
 
-/* The advice, if it is a call that has one. */
+/* The advice of a call that has one; of another call some other argument. */
 static __always_inline u64 advice_of(struct pt_regs *regs)
 {
 	return unlikely(regs->orig_ax == 440) ? regs->r10 : regs->dx;
 }
 
 /* Fills the key but for the kernel stack; true if that is needed to tell the cause. */
-static __always_inline bool identify(struct culprit_key *key, struct task_struct *t, u64 mm)
+static __always_inline bool fill_culprit_key(struct culprit_key *key, struct task_struct *t, u64 mm)
 {
 	struct pt_regs *regs;
 	bool own = mm && mm == (u64)t->mm;
@@ -196,7 +196,7 @@ static __always_inline bool identify(struct culprit_key *key, struct task_struct
 		key->flags |= CULPRIT_COMPAT;
 	if (key->nr == (compat ? 219 : 28) || key->nr == 440)
 		key->advice = advice_of(regs);
-	return !(own || key->nr == 440) || !mm || !call_tells(key->nr, compat, key->advice);
+	return !(own || key->nr == 440) || !mm || !call_decides(key->nr, compat, key->advice);
 }
 
 #endif

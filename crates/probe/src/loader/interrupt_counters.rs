@@ -14,20 +14,20 @@ use crate::error::{Error, Result};
 
 /// Every value of an array begins at a multiple of 8 bytes (array_map_alloc() in
 /// kernel/bpf/arraymap.c), which libbpf relies on too.
-const STRIDE: usize = 8;
+const VALUE_STRIDE_BYTES: usize = 8;
 
-/// The counters, mapped: reading them takes no system call. At 256 CPUs there are 65,536.
-pub(super) struct Interrupts {
+/// The mapped counters: reading them takes no system call, and at 256 CPUs there are 65,536.
+pub(super) struct InterruptCounters {
     start: NonNull<u8>,
     bytes: usize,
     /// Values from one victim's first to the next one's.
     row: usize,
 }
 
-impl Interrupts {
+impl InterruptCounters {
     /// Maps `cpus` rows of `row` counters.
-    pub(super) fn map(map: &MapHandle, cpus: u32, row: u32) -> Result<Self> {
-        let bytes = cpus as usize * row as usize * STRIDE;
+    pub(super) fn map_counters(map: &MapHandle, cpus: u32, row: u32) -> Result<Self> {
+        let bytes = cpus as usize * row as usize * VALUE_STRIDE_BYTES;
         // SAFETY: a new mapping at an address of the kernel's choice, of a map that is made for it
         // (BPF_F_MMAPABLE) and has so many bytes: the kernel refuses more.
         let start = unsafe {
@@ -52,8 +52,8 @@ impl Interrupts {
     }
 
     fn get(&self, victim: usize, culprit: usize) -> u32 {
-        let at = (victim * self.row + culprit) * STRIDE;
-        if at + STRIDE > self.bytes {
+        let at = (victim * self.row + culprit) * VALUE_STRIDE_BYTES;
+        if at + VALUE_STRIDE_BYTES > self.bytes {
             return 0;
         }
         // SAFETY: inside the mapping, and aligned, as the mapping begins at a page. The kernel writes
@@ -65,7 +65,7 @@ impl Interrupts {
     }
 }
 
-impl Drop for Interrupts {
+impl Drop for InterruptCounters {
     fn drop(&mut self) {
         // SAFETY: our own mapping, of which no pointer leaves this type.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
@@ -74,10 +74,10 @@ impl Drop for Interrupts {
 
 impl Probe {
     /// How often each CPU has been interrupted by each other one since the probe was loaded, modulo
-    /// 2^32: take the difference of two readings. Of every shootdown on the machine, whatever the
+    /// 2^32: take the difference of two readings. It has every shootdown on the machine, whatever the
     /// scope, quell's own included.
     #[must_use]
-    pub fn matrix(&self) -> Matrix {
+    pub fn interrupt_matrix(&self) -> Matrix {
         let cpus = self.cpus as usize;
         let mut matrix = Matrix::new(cpus);
         for victim in 0..cpus {
