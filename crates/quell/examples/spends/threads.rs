@@ -47,7 +47,7 @@ fn employ_flusher(until: &Until) {
     }
 }
 
-/// More of a file is read than there is free memory, of which the kernel keeps half back, so that it comes to the end of it soon.
+/// More of a file is read than there is free memory, of which the kernel keeps two thirds back, so that it comes to the end of it soon.
 fn employ_kswapd(until: &Until) {
     let file = on_disk(0);
     let bytes = 8 << 30;
@@ -58,7 +58,7 @@ fn employ_kswapd(until: &Until) {
     );
     let before = fs::read_to_string(kept_back).expect("a number of kB");
     let free_kb = bytes_of("/proc/meminfo", "MemFree:") >> 10;
-    set(kept_back, &(free_kb / 2).to_string());
+    set(kept_back, &(free_kb / 3 * 2).to_string());
     // the thread is woken that far above it, 1 in 10 of all memory, and not only when others wait already
     set(share, "1000");
     let mut piece = vec![0_u8; MIB];
