@@ -12,7 +12,6 @@ from rust_modules import circles, read_crate, uses
 # apart lowers the number here, and nobody raises one.
 FILES_IN_CIRCLES = {
     "agent": 2,
-    "doctor": 10,
     "event": 19,
     "lab": 14,
     "quell": 2,

@@ -1,6 +1,6 @@
 //! Making the changes, and taking them back.
 //!
-//! What every file said goes into the undo file first, and that to the disk; then the changes are made.
+//! The old values of all files go into the undo file first, and that to the disk; then the changes are made.
 //! So whenever quell ends, the undo file has all that is needed. To undo twice does no harm.
 
 use std::fs::{self, File};
@@ -15,35 +15,35 @@ use quell_host::under;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::finding::{Finding, Status};
+use crate::finding::{Finding, FindingStatus};
 use crate::fix::Fix;
 
 /// Of the undo file's schema.
-const SCHEMA: &str = "quell/undo/1";
+const UNDO_SCHEMA: &str = "quell/undo/1";
 
 /// The file systems that hold settings, by linux/magic.h: proc, sysfs, debugfs, cgroup and cgroup2. A folder below /sys
 /// may have another, such as the tmpfs of cgroup v1, and a link there leads anywhere.
-const SETTINGS: [rustix::fs::FsWord; 5] =
+const SETTING_FILE_SYSTEMS: [rustix::fs::FsWord; 5] =
     [0x9fa0, 0x6265_6572, 0x6462_6720, 0x0027_e0eb, 0x6367_7270];
 
 /// One file that is to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct SettingChange {
     /// The rule that asks for it.
     pub rule: String,
     /// The file.
     pub path: String,
-    /// What it says, and what is written to take the change back.
+    /// Its value before, which is written to take the change back.
     pub before: String,
-    /// What is written.
+    /// The value that is written.
     pub after: String,
 }
 
-/// What was, so that it can be again.
+/// The values before the changes, so that they can be restored.
 #[derive(Debug, Serialize, Deserialize)]
-struct Undo {
+struct UndoFile {
     schema: String,
-    changes: Vec<Change>,
+    changes: Vec<SettingChange>,
 }
 
 /// The changes that the fixes of these findings ask for: of files only, each once, and none that says so
@@ -51,19 +51,22 @@ struct Undo {
 ///
 /// # Errors
 ///
-/// A file that is to change can't be read: what is not known can't be restored.
-pub fn plan(root: &Path, findings: &[Finding]) -> Result<Vec<Change>> {
-    let mut changes: Vec<Change> = Vec::new();
-    for finding in findings.iter().filter(|f| f.status == Status::Hazard) {
-        for (path, value) in finding.fixes.iter().filter_map(Fix::file) {
+/// A file that is to change can't be read: a value that is not known can't be restored.
+pub fn plan_changes(root: &Path, findings: &[Finding]) -> Result<Vec<SettingChange>> {
+    let mut changes: Vec<SettingChange> = Vec::new();
+    for finding in findings
+        .iter()
+        .filter(|f| f.status == FindingStatus::Hazard)
+    {
+        for (path, value) in finding.fixes.iter().filter_map(Fix::file_and_value) {
             if changes.iter().any(|c| c.path == path) {
                 continue;
             }
-            let before = setting(root, &path)?;
+            let before = read_setting(root, &path)?;
             if before == value {
                 continue;
             }
-            changes.push(Change {
+            changes.push(SettingChange {
                 rule: finding.rule.to_owned(),
                 path,
                 before,
@@ -74,8 +77,8 @@ pub fn plan(root: &Path, findings: &[Finding]) -> Result<Vec<Change>> {
     Ok(changes)
 }
 
-/// What a file is set to, in the words that it takes.
-fn setting(root: &Path, path: &str) -> Result<String> {
+/// The value of a file, in the words that it takes.
+fn read_setting(root: &Path, path: &str) -> Result<String> {
     let text = fs::read_to_string(under(root, Path::new(path)))
         .with_context(|| format!("can't read {path}, and so could not restore it"))?;
     let text = text.trim_end_matches('\n');
@@ -87,26 +90,26 @@ fn setting(root: &Path, path: &str) -> Result<String> {
 }
 
 /// Why a file was not written.
-enum Unwritten {
-    /// It could not be opened: it says what it said.
+enum WriteFailure {
+    /// It could not be opened: its value is unchanged.
     Unopened(anyhow::Error),
     /// The kernel may have taken a part.
     Refused(anyhow::Error),
 }
 
-/// Makes the changes, once [`save`] has put what was on the disk at `undo`.
+/// Makes the changes, once [`save_undo`] has put the old values on the disk at `undo`.
 ///
 /// # Errors
 ///
 /// A change is refused: those made before it are taken back.
-pub fn make(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
+pub fn make_changes(root: &Path, changes: &[SettingChange], undo: &Path) -> Result<()> {
     for (i, change) in changes.iter().enumerate() {
-        if let Err(unwritten) = write(root, &change.path, &change.after) {
+        if let Err(unwritten) = write_setting(root, &change.path, &change.after) {
             let (err, begun) = match unwritten {
-                Unwritten::Unopened(err) => (err, i),
-                Unwritten::Refused(err) => (err, i + 1),
+                WriteFailure::Unopened(err) => (err, i),
+                WriteFailure::Refused(err) => (err, i + 1),
             };
-            let back = restore(root, &changes[..begun]).map(|_| ());
+            let back = restore_changes(root, &changes[..begun]).map(|_| ());
             return match back {
                 Ok(()) => {
                     // nothing is left to undo
@@ -130,10 +133,10 @@ pub fn make(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// One is there already: it has what was before an earlier change.
-pub fn is_free(undo: &Path) -> Result<()> {
+/// One is there already: it has the values before an earlier change.
+pub fn check_undo_path(undo: &Path) -> Result<()> {
     match fs::symlink_metadata(undo) {
-        Ok(found) if found.is_file() => bail!(taken(undo)),
+        Ok(found) if found.is_file() => bail!(undo_exists_message(undo)),
         Ok(_) => bail!(
             "{} is there and no undo file: name another file",
             undo.display()
@@ -142,7 +145,7 @@ pub fn is_free(undo: &Path) -> Result<()> {
     }
 }
 
-fn taken(undo: &Path) -> String {
+fn undo_exists_message(undo: &Path) -> String {
     format!(
         "{} has what was before an earlier change: undo that first ('quell doctor --undo {0}'), or name another file",
         undo.display()
@@ -154,9 +157,9 @@ fn taken(undo: &Path) -> String {
 /// # Errors
 ///
 /// It is there already or can't be written: nothing is to be changed then.
-pub fn save(changes: &[Change], undo: &Path) -> Result<()> {
-    let text = serde_json::to_string_pretty(&Undo {
-        schema: SCHEMA.to_owned(),
+pub fn save_undo(changes: &[SettingChange], undo: &Path) -> Result<()> {
+    let text = serde_json::to_string_pretty(&UndoFile {
+        schema: UNDO_SCHEMA.to_owned(),
         changes: changes.to_vec(),
     })?;
     let mut options = File::options();
@@ -164,13 +167,13 @@ pub fn save(changes: &[Change], undo: &Path) -> Result<()> {
     options.write(true).create_new(true).mode(0o600);
     let mut file = match options.open(undo) {
         Ok(file) => file,
-        Err(err) if err.kind() == ErrorKind::AlreadyExists => bail!(taken(undo)),
+        Err(err) if err.kind() == ErrorKind::AlreadyExists => bail!(undo_exists_message(undo)),
         Err(err) => return Err(err).with_context(|| format!("can't write {}", undo.display())),
     };
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
-        .and_then(|()| File::open(folder(undo))?.sync_all());
+        .and_then(|()| File::open(folder_of(undo))?.sync_all());
     if written.is_err() {
         // ours, and of no use
         let _ = fs::remove_file(undo);
@@ -178,15 +181,15 @@ pub fn save(changes: &[Change], undo: &Path) -> Result<()> {
     written.with_context(|| format!("can't write {}; nothing was changed", undo.display()))
 }
 
-fn folder(file: &Path) -> PathBuf {
+fn folder_of(file: &Path) -> PathBuf {
     let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
     folder.unwrap_or(Path::new(".")).to_owned()
 }
 
 /// Opens a setting to be written: never made, because one that isn't there can't be set, and not through a link, because
-/// no setting is one. Folders on the way may be links, as of cgroup v1, so what was opened says where they led; only then
+/// no setting is one. Folders on the way may be links, as of cgroup v1, so the opened file says where they led; only then
 /// is it emptied.
-fn open(root: &Path, path: &str) -> Result<File> {
+fn open_setting(root: &Path, path: &str) -> Result<File> {
     // a pipe is not waited for
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let mut options = File::options();
@@ -196,7 +199,7 @@ fn open(root: &Path, path: &str) -> Result<File> {
     if root == Path::new("/") {
         let of = rustix::fs::fstatfs(&file)?.f_type;
         ensure!(
-            SETTINGS.contains(&of),
+            SETTING_FILE_SYSTEMS.contains(&of),
             "it is no setting of the kernel's: it lies on a file system of type {of:#x}"
         );
     }
@@ -204,41 +207,41 @@ fn open(root: &Path, path: &str) -> Result<File> {
     Ok(file)
 }
 
-fn write(root: &Path, path: &str, value: &str) -> Result<(), Unwritten> {
-    let mut file = open(root, path)
+fn write_setting(root: &Path, path: &str, value: &str) -> Result<(), WriteFailure> {
+    let mut file = open_setting(root, path)
         .with_context(|| format!("can't change {path}"))
-        .map_err(Unwritten::Unopened)?;
+        .map_err(WriteFailure::Unopened)?;
     file.write_all(format!("{value}\n").as_bytes())
         .with_context(|| format!("the kernel refused '{value}' for {path}"))
-        .map_err(Unwritten::Refused)
+        .map_err(WriteFailure::Refused)
 }
 
-/// What became of a change.
+/// The outcome of taking one change back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Restored {
-    /// It says what it said.
-    Is(Change),
-    /// The same, and meanwhile it did not say what was written: somebody has changed it again.
-    Changed(Change, String),
+pub enum RestoreOutcome {
+    /// It has its old value.
+    AsBefore(SettingChange),
+    /// The same, and meanwhile it did not have the value that was written: somebody has changed it again.
+    ChangedAgain(SettingChange, String),
     /// The file is not there: a device, a CPU or a file system was taken away, or is for the moment.
-    Gone(Change),
+    Gone(SettingChange),
 }
 
 /// The last change first.
-fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
+fn restore_changes(root: &Path, changes: &[SettingChange]) -> Result<Vec<RestoreOutcome>> {
     let mut all = Vec::new();
     let mut first = Ok(());
     for change in changes.iter().rev() {
-        // what can't be looked for can't be written either, and that is told below
+        // a file that can't be looked for can't be written either, and that is told below
         if let Ok(false) = under(root, Path::new(&change.path)).try_exists() {
-            all.push(Restored::Gone(change.clone()));
+            all.push(RestoreOutcome::Gone(change.clone()));
             continue;
         }
-        let now = setting(root, &change.path).ok();
+        let now = read_setting(root, &change.path).ok();
         if now.as_ref() != Some(&change.before) {
             // the others are restored all the same
-            if let Err(Unwritten::Unopened(err) | Unwritten::Refused(err)) =
-                write(root, &change.path, &change.before)
+            if let Err(WriteFailure::Unopened(err) | WriteFailure::Refused(err)) =
+                write_setting(root, &change.path, &change.before)
             {
                 first = first.and(Err(err));
                 continue;
@@ -246,18 +249,19 @@ fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
         }
         all.push(match now {
             Some(now) if now != change.before && now != change.after => {
-                Restored::Changed(change.clone(), now)
+                RestoreOutcome::ChangedAgain(change.clone(), now)
             }
-            _ => Restored::Is(change.clone()),
+            _ => RestoreOutcome::AsBefore(change.clone()),
         });
     }
     first?;
-    // Once all is written: a setting may have undone another, and some files take what they then ignore.
+    // Once all is written: a setting may have undone another, and some files take values that they then ignore.
     for restored in &all {
-        let (Restored::Is(change) | Restored::Changed(change, _)) = restored else {
+        let (RestoreOutcome::AsBefore(change) | RestoreOutcome::ChangedAgain(change, _)) = restored
+        else {
             continue;
         };
-        let now = setting(root, &change.path)?;
+        let now = read_setting(root, &change.path)?;
         ensure!(
             now == change.before,
             "{} says {now} though {} was written",
@@ -270,7 +274,7 @@ fn restore(root: &Path, changes: &[Change]) -> Result<Vec<Restored>> {
 }
 
 /// An undo file, if it is the user's own: whoever could write it could have any setting changed.
-fn read(file: &Path) -> Result<String> {
+fn read_own_file(file: &Path) -> Result<String> {
     let cannot = || format!("can't read {}", file.display());
     // not through a link, which others may turn, and without waiting for a pipe that nobody writes to
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
@@ -299,16 +303,19 @@ fn read(file: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Takes back what an undo file tells, and removes it when all is as it was: it stays while a file is not there that may
-/// come back. Returns what became of each change.
+/// Takes back the changes of an undo file, and removes it when all is as it was: it stays while a file is not there that may
+/// come back. Returns the outcome of each change.
 ///
 /// # Errors
 ///
 /// It is no undo file, or not all could be restored: then it stays.
-pub fn undo(root: &Path, file: &Path) -> Result<Vec<Restored>> {
-    let undo = load(file)?;
-    let restored = restore(root, &undo.changes)?;
-    if restored.iter().any(|r| matches!(r, Restored::Gone(_))) {
+pub fn undo_changes(root: &Path, file: &Path) -> Result<Vec<RestoreOutcome>> {
+    let undo = load_undo(file)?;
+    let restored = restore_changes(root, &undo.changes)?;
+    if restored
+        .iter()
+        .any(|r| matches!(r, RestoreOutcome::Gone(_)))
+    {
         return Ok(restored);
     }
     fs::remove_file(file)
@@ -316,25 +323,25 @@ pub fn undo(root: &Path, file: &Path) -> Result<Vec<Restored>> {
     Ok(restored)
 }
 
-/// Whether [`undo`] would take this file.
+/// Whether [`undo_changes`] would take this file.
 ///
 /// # Errors
 ///
 /// It is no undo file, or not the user's own.
-pub fn is_undo(file: &Path) -> Result<()> {
-    load(file).map(|_| ())
+pub fn check_undo_file(file: &Path) -> Result<()> {
+    load_undo(file).map(|_| ())
 }
 
-fn load(file: &Path) -> Result<Undo> {
-    let text = read(file)?;
-    let undo: Undo = serde_json::from_str(&text).with_context(|| {
+fn load_undo(file: &Path) -> Result<UndoFile> {
+    let text = read_own_file(file)?;
+    let undo: UndoFile = serde_json::from_str(&text).with_context(|| {
         format!(
             "{} is no undo file of quell's, or only the beginning of one: then nothing was changed",
             file.display()
         )
     })?;
     ensure!(
-        undo.schema == SCHEMA,
+        undo.schema == UNDO_SCHEMA,
         "{} is of another version: '{}'",
         file.display(),
         Text::from(&undo.schema)

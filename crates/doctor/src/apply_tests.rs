@@ -16,8 +16,8 @@ fn machine() -> tempfile::TempDir {
     dir
 }
 
-fn change(path: &str, before: &str, after: &str) -> Change {
-    Change {
+fn change(path: &str, before: &str, after: &str) -> SettingChange {
+    SettingChange {
         rule: "X".to_owned(),
         path: path.to_owned(),
         before: before.to_owned(),
@@ -25,9 +25,9 @@ fn change(path: &str, before: &str, after: &str) -> Change {
     }
 }
 
-fn apply(root: &Path, changes: &[Change], undo: &Path) -> Result<()> {
-    save(changes, undo)?;
-    make(root, changes, undo)
+fn apply(root: &Path, changes: &[SettingChange], undo: &Path) -> Result<()> {
+    save_undo(changes, undo)?;
+    make_changes(root, changes, undo)
 }
 
 fn says(root: &Path, path: &str) -> String {
@@ -48,7 +48,7 @@ fn undo_restores() {
         format!("{again:#}").contains("undo that first"),
         "{again:#}"
     );
-    undo(dir.path(), &undo_file).unwrap();
+    undo_changes(dir.path(), &undo_file).unwrap();
     assert_eq!(says(dir.path(), STAT), "1\n");
     assert_eq!(says(dir.path(), THP), "always\n");
     assert!(!undo_file.exists());
@@ -74,17 +74,26 @@ fn what_is_gone_is_told() {
     let changes = [change(STAT, "1", "120"), change(THP, "always", "never")];
     apply(dir.path(), &changes, &undo_file).unwrap();
     fs::remove_file(under(dir.path(), Path::new(THP))).unwrap();
-    let restored = undo(dir.path(), &undo_file).unwrap();
+    let restored = undo_changes(dir.path(), &undo_file).unwrap();
     let [stat, thp] = changes;
     assert_eq!(
         restored,
-        [Restored::Is(stat.clone()), Restored::Gone(thp.clone())]
+        [
+            RestoreOutcome::AsBefore(stat.clone()),
+            RestoreOutcome::Gone(thp.clone())
+        ]
     );
     assert_eq!(says(dir.path(), STAT), "1\n");
     assert!(undo_file.exists());
     fs::write(under(dir.path(), Path::new(THP)), "never\n").unwrap();
-    let restored = undo(dir.path(), &undo_file).unwrap();
-    assert_eq!(restored, [Restored::Is(stat), Restored::Is(thp)]);
+    let restored = undo_changes(dir.path(), &undo_file).unwrap();
+    assert_eq!(
+        restored,
+        [
+            RestoreOutcome::AsBefore(stat),
+            RestoreOutcome::AsBefore(thp)
+        ]
+    );
     assert_eq!(says(dir.path(), THP), "always\n");
     assert!(!undo_file.exists());
 }
@@ -99,7 +108,7 @@ fn what_cannot_be_looked_for_stops_nothing() {
     let thp = under(dir.path(), Path::new(THP));
     fs::remove_dir_all(thp.parent().unwrap()).unwrap();
     fs::write(thp.parent().unwrap(), "no folder").unwrap();
-    let err = undo(dir.path(), &undo_file).unwrap_err();
+    let err = undo_changes(dir.path(), &undo_file).unwrap_err();
     assert!(format!("{err:#}").contains(THP), "{err:#}");
     assert_eq!(says(dir.path(), STAT), "1\n");
     assert!(undo_file.exists());
@@ -113,11 +122,14 @@ fn what_was_changed_again_is_told() {
     let changes = [change(STAT, "1", "120"), change(THP, "always", "never")];
     apply(dir.path(), &changes, &undo_file).unwrap();
     fs::write(under(dir.path(), Path::new(STAT)), "60\n").unwrap();
-    let restored = undo(dir.path(), &undo_file).unwrap();
+    let restored = undo_changes(dir.path(), &undo_file).unwrap();
     let [stat, thp] = changes;
     assert_eq!(
         restored,
-        [Restored::Changed(stat, "60".to_owned()), Restored::Is(thp)]
+        [
+            RestoreOutcome::ChangedAgain(stat, "60".to_owned()),
+            RestoreOutcome::AsBefore(thp)
+        ]
     );
     assert_eq!(says(dir.path(), STAT), "1\n");
 }
@@ -128,11 +140,11 @@ fn undo_files_of_others() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = machine();
     let file = dir.path().join("undo.json");
-    save(&[change(STAT, "9", "1")], &file).unwrap();
+    save_undo(&[change(STAT, "9", "1")], &file).unwrap();
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     for mode in [0o620, 0o602] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let err = undo(dir.path(), &file).unwrap_err();
+        let err = undo_changes(dir.path(), &file).unwrap_err();
         assert!(format!("{err:#}").contains("not yours alone"), "{err:#}");
     }
     assert_eq!(says(dir.path(), STAT), "1\n");
@@ -145,16 +157,16 @@ fn undo_files_are_files() {
     let pipe = dir.path().join("pipe");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let err = undo(dir.path(), &pipe).unwrap_err();
+    let err = undo_changes(dir.path(), &pipe).unwrap_err();
     assert!(format!("{err:#}").contains("is no file"), "{err:#}");
     let (file, link) = (dir.path().join("undo.json"), dir.path().join("link"));
-    save(&[change(STAT, "9", "1")], &file).unwrap();
+    save_undo(&[change(STAT, "9", "1")], &file).unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();
-    let err = undo(dir.path(), &link).unwrap_err();
+    let err = undo_changes(dir.path(), &link).unwrap_err();
     assert!(format!("{err:#}").contains("symbolic link"), "{err:#}");
     assert_eq!(says(dir.path(), STAT), "1\n");
-    assert!(is_free(&dir.path().join("new")).is_ok());
-    assert!(is_free(&file).is_err());
+    assert!(check_undo_path(&dir.path().join("new")).is_ok());
+    assert!(check_undo_path(&file).is_err());
 }
 
 /// Check that an undo file that names anything but settings is refused as a whole.
@@ -164,8 +176,8 @@ fn only_settings_are_restored() {
     let file = dir.path().join("undo.json");
     for path in ["/etc/passwd", "/sys/../etc/passwd", "/sys/a\u{1b}[2J\nb"] {
         let _ = fs::remove_file(&file);
-        save(&[change(STAT, "9", "1"), change(path, "x", "y")], &file).unwrap();
-        let err = undo(dir.path(), &file).unwrap_err();
+        save_undo(&[change(STAT, "9", "1"), change(path, "x", "y")], &file).unwrap();
+        let err = undo_changes(dir.path(), &file).unwrap_err();
         let said = format!("{err:#}");
         assert!(
             said.contains("no setting") && said.chars().all(is_plain),
@@ -174,7 +186,7 @@ fn only_settings_are_restored() {
         assert_eq!(says(dir.path(), STAT), "1\n");
     }
     fs::write(&file, "{}").unwrap();
-    assert!(undo(dir.path(), &file).is_err());
+    assert!(undo_changes(dir.path(), &file).is_err());
 }
 
 proptest! {
@@ -184,12 +196,12 @@ proptest! {
         let dir = machine();
         let undo_file = dir.path().join("undo.json");
         let changes = [change(THP, "always", "never"), change(STAT, "1", "120")];
-        save(&changes, &undo_file).unwrap();
+        save_undo(&changes, &undo_file).unwrap();
         for change in &changes[..done.min(2)] {
-            prop_assert!(write(dir.path(), &change.path, &change.after).is_ok());
+            prop_assert!(write_setting(dir.path(), &change.path, &change.after).is_ok());
         }
-        undo(dir.path(), &undo_file).unwrap();
+        undo_changes(dir.path(), &undo_file).unwrap();
         prop_assert_eq!(says(dir.path(), STAT), "1\n");
-        prop_assert_eq!(setting(dir.path(), THP).unwrap(), "always");
+        prop_assert_eq!(read_setting(dir.path(), THP).unwrap(), "always");
     }
 }

@@ -7,12 +7,12 @@ use std::str::FromStr;
 use quell_event::text::is_plain;
 use quell_remedy::quote;
 
-use crate::finding::{Finding, Severity, Status};
-use crate::fix::{Fix, quoted};
+use crate::finding::{Finding, FindingStatus, Severity};
+use crate::fix::{Fix, shell_argument};
 
 /// Where fixes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum FixFormat {
     /// A file for /etc/sysctl.d.
     Sysctl,
     /// A file for /etc/tmpfiles.d.
@@ -31,7 +31,7 @@ pub enum Form {
     Shell,
 }
 
-impl Form {
+impl FixFormat {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Sysctl,
@@ -60,12 +60,12 @@ impl Form {
     }
 
     /// A command is for now only, so that it is for the shell alone.
-    fn may_hold(self, fix: &Fix) -> bool {
-        fix.lasting().is_some() || self == Self::Shell
+    fn can_hold(self, fix: &Fix) -> bool {
+        fix.lasting_text().is_some() || self == Self::Shell
     }
 }
 
-impl FromStr for Form {
+impl FromStr for FixFormat {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -77,74 +77,82 @@ impl FromStr for Form {
 }
 
 /// A fix of a hazard, and its rule.
-type Of<'a> = (&'static str, &'a Fix);
+type RuleFix<'a> = (&'static str, &'a Fix);
 
-/// What is written, and how.
+/// The form of the output, and the hazards that go into it.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct EmitOptions {
     /// Where it goes.
-    pub form: Form,
+    pub form: FixFormat,
     /// Hazards of this severity and above.
-    pub least: Severity,
+    pub least_severity: Severity,
     /// The profile of tuned that is in use, which a new one builds on.
-    pub tuned: Option<String>,
+    pub tuned_profile: Option<String>,
 }
 
-/// The lasting fixes of the hazards that are wanted, in one form. What that form can't hold, what is of a lower
-/// severity and what could not be told is named in comments, so that nobody takes it for all there is.
+/// The lasting fixes of the hazards that are wanted, in one form. Fixes that this form can't hold, hazards of a lower
+/// severity and unknown findings are named in comments, so that nobody takes the output for all there is.
 #[must_use]
-pub fn emit(findings: &[Finding], wanted: &Wanted) -> String {
+pub fn emit_fixes(findings: &[Finding], wanted: &EmitOptions) -> String {
     let form = wanted.form;
-    let hazards = findings.iter().filter(|f| f.status == Status::Hazard);
-    let (hazards, lesser): (Vec<_>, Vec<_>) = hazards.partition(|f| f.severity >= wanted.least);
+    let hazards = findings
+        .iter()
+        .filter(|f| f.status == FindingStatus::Hazard);
+    let (hazards, lesser): (Vec<_>, Vec<_>) =
+        hazards.partition(|f| f.severity >= wanted.least_severity);
     let fixes: Vec<(&'static str, Fix)> = hazards
         .into_iter()
         .flat_map(|f| f.fixes.iter().map(move |fix| (f.rule, fix.clone())))
-        .filter(|(_, fix)| form.may_hold(fix))
+        .filter(|(_, fix)| form.can_hold(fix))
         .collect();
-    let fixes = merged(fixes);
-    let fixes: Vec<Of<'_>> = fixes.iter().map(|(rule, fix)| (*rule, fix)).collect();
+    let fixes = merge_variables(fixes);
+    let fixes: Vec<RuleFix<'_>> = fixes.iter().map(|(rule, fix)| (*rule, fix)).collect();
     let (text, held) = match form {
-        Form::Sysctl => sysctl(&fixes),
-        Form::Tmpfiles => tmpfiles(&fixes),
-        Form::Systemd => systemd(&fixes),
-        Form::Cmdline => cmdline(&fixes),
-        Form::Tuned => tuned(&fixes, wanted.tuned.as_deref()),
-        Form::Docker => docker(&fixes),
-        Form::K8s => k8s(&fixes),
-        Form::Shell => shell(&fixes),
+        FixFormat::Sysctl => sysctl_file(&fixes),
+        FixFormat::Tmpfiles => tmpfiles_file(&fixes),
+        FixFormat::Systemd => systemd_drop_in(&fixes),
+        FixFormat::Cmdline => kernel_command_line(&fixes),
+        FixFormat::Tuned => tuned_profile_file(&fixes, wanted.tuned_profile.as_deref()),
+        FixFormat::Docker => docker_options(&fixes),
+        FixFormat::K8s => kubernetes_patch(&fixes),
+        FixFormat::Shell => shell_script(&fixes),
     };
     // a rule with one of its fixes held has what it needs: several are ways to the same end
     let helped: BTreeSet<&str> = held.iter().map(|&i| fixes[i].0).collect();
     let mut out = format!(
         "# by quell doctor: {} of {} rules\n",
         helped.len(),
-        rules(&fixes)
+        count_rules(&fixes)
     );
     out.push_str(&text);
-    let left: Vec<&Of<'_>> = fixes
+    let left: Vec<&RuleFix<'_>> = fixes
         .iter()
         .filter(|(rule, _)| !helped.contains(rule))
         .collect();
     if !left.is_empty() {
         let _ = writeln!(out, "# not for {}:", form.name());
         for (rule, fix) in left {
-            let lasting = fix.lasting().or_else(|| fix.now()).unwrap_or_default();
+            let lasting = fix
+                .lasting_text()
+                .or_else(|| fix.command_now())
+                .unwrap_or_default();
             let _ = writeln!(out, "#   {rule}: {}", one_line(&lasting));
         }
     }
     let lesser = lesser.into_iter().filter(|f| !f.fixes.is_empty());
     let lesser = lesser.map(|f| format!("{}: {}", f.rule, f.severity));
-    let title = format!("left out, below {} (--fail-on)", wanted.least);
-    comment(&mut out, &title, lesser);
-    let unknown = findings.iter().filter(|f| f.status == Status::Unknown);
+    let title = format!("left out, below {} (--fail-on)", wanted.least_severity);
+    write_comment(&mut out, &title, lesser);
+    let unknown = findings
+        .iter()
+        .filter(|f| f.status == FindingStatus::Unknown);
     let unknown = unknown.map(|f| format!("{}: {}", f.rule, f.said));
-    comment(&mut out, "could not be told", unknown);
+    write_comment(&mut out, "could not be told", unknown);
     out
 }
 
 /// Lines that no tool reads, where there are any.
-fn comment(out: &mut String, title: &str, lines: impl Iterator<Item = String>) {
+fn write_comment(out: &mut String, title: &str, lines: impl Iterator<Item = String>) {
     for (i, line) in lines.enumerate() {
         if i == 0 {
             let _ = writeln!(out, "# {title}:");
@@ -154,7 +162,7 @@ fn comment(out: &mut String, title: &str, lines: impl Iterator<Item = String>) {
 }
 
 /// One value for each variable: several rules may add to `JAVA_TOOL_OPTIONS`, and the last one would win.
-fn merged(mut fixes: Vec<(&'static str, Fix)>) -> Vec<(&'static str, Fix)> {
+fn merge_variables(mut fixes: Vec<(&'static str, Fix)>) -> Vec<(&'static str, Fix)> {
     let mut values: BTreeMap<String, String> = BTreeMap::new();
     for (_, fix) in &fixes {
         if let Fix::Env { name, value } = fix {
@@ -173,7 +181,7 @@ fn merged(mut fixes: Vec<(&'static str, Fix)>) -> Vec<(&'static str, Fix)> {
     fixes
 }
 
-fn rules(fixes: &[Of<'_>]) -> usize {
+fn count_rules(fixes: &[RuleFix<'_>]) -> usize {
     fixes
         .iter()
         .map(|(rule, _)| rule)
@@ -186,7 +194,10 @@ fn one_line(text: &str) -> String {
 }
 
 /// The lines of those fixes that have one, each under its rule, none twice; and which they are.
-fn lines(fixes: &[Of<'_>], line: impl Fn(&Fix) -> Option<String>) -> (String, Vec<usize>) {
+fn rule_lines(
+    fixes: &[RuleFix<'_>],
+    line: impl Fn(&Fix) -> Option<String>,
+) -> (String, Vec<usize>) {
     let (mut out, mut held, mut seen) = (String::new(), Vec::new(), BTreeSet::new());
     for (i, (rule, fix)) in fixes.iter().enumerate() {
         let Some(text) = line(fix) else { continue };
@@ -198,15 +209,15 @@ fn lines(fixes: &[Of<'_>], line: impl Fn(&Fix) -> Option<String>) -> (String, Ve
     (out, held)
 }
 
-fn sysctl(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
-    lines(fixes, |fix| match fix {
+fn sysctl_file(fixes: &[RuleFix<'_>]) -> (String, Vec<usize>) {
+    rule_lines(fixes, |fix| match fix {
         Fix::Sysctl { name, value } => Some(format!("{name} = {value}")),
         _ => None,
     })
 }
 
-fn tmpfiles(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
-    lines(fixes, |fix| match fix {
+fn tmpfiles_file(fixes: &[RuleFix<'_>]) -> (String, Vec<usize>) {
+    rule_lines(fixes, |fix| match fix {
         // '%' begins a specifier there (tmpfiles.d(5))
         Fix::Write { path, value } => Some(format!(
             "w {} - - - - {}",
@@ -217,8 +228,8 @@ fn tmpfiles(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     })
 }
 
-fn systemd(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
-    let (text, held) = lines(fixes, |fix| match fix {
+fn systemd_drop_in(fixes: &[RuleFix<'_>]) -> (String, Vec<usize>) {
+    let (text, held) = rule_lines(fixes, |fix| match fix {
         Fix::Directive(directive) => Some(directive.clone()),
         Fix::Env { name, value } => Some(quote::systemd_line(name, value)),
         _ => None,
@@ -227,7 +238,7 @@ fn systemd(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     (format!("{head}{text}"), held)
 }
 
-fn parameters(fixes: &[Of<'_>]) -> (Vec<String>, Vec<usize>) {
+fn kernel_words(fixes: &[RuleFix<'_>]) -> (Vec<String>, Vec<usize>) {
     let (mut words, mut held) = (Vec::new(), Vec::new());
     for (i, (_, fix)) in fixes.iter().enumerate() {
         if let Fix::Cmdline(parameter) = fix {
@@ -240,8 +251,8 @@ fn parameters(fixes: &[Of<'_>]) -> (Vec<String>, Vec<usize>) {
     (words, held)
 }
 
-fn cmdline(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
-    let (words, held) = parameters(fixes);
+fn kernel_command_line(fixes: &[RuleFix<'_>]) -> (String, Vec<usize>) {
+    let (words, held) = kernel_words(fixes);
     let line = if words.is_empty() {
         String::new()
     } else {
@@ -250,17 +261,17 @@ fn cmdline(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     (line, held)
 }
 
-fn tuned(fixes: &[Of<'_>], active: Option<&str>) -> (String, Vec<usize>) {
-    let (sysctl, mut held) = sysctl(fixes);
-    let (sysfs, more) = lines(fixes, |fix| match fix {
+fn tuned_profile_file(fixes: &[RuleFix<'_>], active: Option<&str>) -> (String, Vec<usize>) {
+    let (sysctl, mut held) = sysctl_file(fixes);
+    let (sysfs, more) = rule_lines(fixes, |fix| match fix {
         Fix::Write { path, value } => Some(format!("{path} = {value}")),
         _ => None,
     });
     held.extend(more);
-    let (words, more) = parameters(fixes);
+    let (words, more) = kernel_words(fixes);
     held.extend(more);
     let mut out = "[main]\nsummary = what quell doctor found\n".to_owned();
-    // what the profile in use sets would be lost without
+    // without it the settings of the profile in use would be lost
     if let Some(active) = active.map(one_line).filter(|a| !a.trim().is_empty()) {
         let _ = writeln!(out, "include = {}", active.trim());
     }
@@ -275,27 +286,30 @@ fn tuned(fixes: &[Of<'_>], active: Option<&str>) -> (String, Vec<usize>) {
     (out, held)
 }
 
-/// What a directive of a service is for a container.
-fn container(fix: &Fix) -> Option<String> {
+/// The option of a container that does what a directive of a service does.
+fn docker_option(fix: &Fix) -> Option<String> {
     match fix {
-        Fix::Env { name, value } => Some(format!("--env {}", quoted(&format!("{name}={value}")))),
+        Fix::Env { name, value } => Some(format!(
+            "--env {}",
+            shell_argument(&format!("{name}={value}"))
+        )),
         Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => {
             Some("--ulimit memlock=-1:-1 --cap-add IPC_LOCK".to_owned())
         }
         // none for CPUAffinity=: from a cpuset of the rest threads that pin themselves can't get out
         Fix::Directive(text) => {
             let nodes = text.strip_prefix("NUMAMask=")?;
-            Some(format!("--cpuset-mems {}", quoted(nodes)))
+            Some(format!("--cpuset-mems {}", shell_argument(nodes)))
         }
         _ => None,
     }
 }
 
-fn docker(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
-    lines(fixes, container)
+fn docker_options(fixes: &[RuleFix<'_>]) -> (String, Vec<usize>) {
+    rule_lines(fixes, docker_option)
 }
 
-fn k8s(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
+fn kubernetes_patch(fixes: &[RuleFix<'_>]) -> (String, Vec<usize>) {
     let (mut variables, mut lock, mut held) = (BTreeMap::new(), false, Vec::new());
     for (i, (_, fix)) in fixes.iter().enumerate() {
         match fix {
@@ -330,8 +344,8 @@ fn k8s(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
     (out, held)
 }
 
-/// What a command does that is not taken back as a setting is.
-fn warning(fix: &Fix) -> &'static str {
+/// Warns of a command, because undo takes back settings only.
+fn command_warning(fix: &Fix) -> &'static str {
     match fix {
         Fix::Command(text) if text == "swapoff -a" => {
             "# it reads back all that is swapped: only where that much memory is free"
@@ -342,10 +356,10 @@ fn warning(fix: &Fix) -> &'static str {
 
 /// One line that fails keeps no other from being tried: a service that isn't there can't be stopped. Whether all
 /// went well is the status of the last line, for it may be sourced.
-fn shell(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
-    let (text, held) = lines(fixes, |fix| {
+fn shell_script(fixes: &[RuleFix<'_>]) -> (String, Vec<usize>) {
+    let (text, held) = rule_lines(fixes, |fix| {
         let line = match fix {
-            Fix::Env { name, value } => format!("export {name}={}", quoted(value)),
+            Fix::Env { name, value } => format!("export {name}={}", shell_argument(value)),
             Fix::Directive(text) if text == "LimitMEMLOCK=infinity" => {
                 "ulimit -l unlimited".to_owned()
             }
@@ -353,17 +367,17 @@ fn shell(fixes: &[Of<'_>]) -> (String, Vec<usize>) {
             Fix::Mask(unit) => {
                 return Some(format!(
                     "if systemctl cat {unit} >/dev/null 2>&1; then {} || failed=1; fi",
-                    fix.now()?
+                    fix.command_now()?
                 ));
             }
             Fix::Command(_) => {
                 return Some(format!(
                     "{}\n{} || failed=1",
-                    warning(fix),
-                    one_line(&fix.now()?)
+                    command_warning(fix),
+                    one_line(&fix.command_now()?)
                 ));
             }
-            Fix::Sysctl { .. } | Fix::Write { .. } => fix.now()?,
+            Fix::Sysctl { .. } | Fix::Write { .. } => fix.command_now()?,
             _ => return None,
         };
         Some(format!("{line} || failed=1"))

@@ -1,14 +1,14 @@
 //! The forms that fixes are written in.
 
-use crate::emit::{Form, Wanted};
-use crate::finding::{Finding, Severity, Status};
+use crate::emit::{EmitOptions, FixFormat};
+use crate::finding::{Finding, FindingStatus, Severity};
 use crate::fix::Fix;
 
 fn finding(rule: &'static str, fixes: &[Fix]) -> Finding {
     Finding {
         rule,
         title: "",
-        status: Status::Hazard,
+        status: FindingStatus::Hazard,
         severity: Severity::High,
         read: Vec::new(),
         said: String::new(),
@@ -21,27 +21,27 @@ fn finding(rule: &'static str, fixes: &[Fix]) -> Finding {
     }
 }
 
-fn emit(findings: &[Finding], form: Form) -> String {
-    let wanted = Wanted {
+fn emit(findings: &[Finding], form: FixFormat) -> String {
+    let wanted = EmitOptions {
         form,
-        least: Severity::Medium,
-        tuned: Some("throughput-performance\n".to_owned()),
+        least_severity: Severity::Medium,
+        tuned_profile: Some("throughput-performance\n".to_owned()),
     };
-    crate::emit::emit(findings, &wanted)
+    crate::emit::emit_fixes(findings, &wanted)
 }
 
 fn findings() -> Vec<Finding> {
     vec![
         finding(
             "SYS-A",
-            &[Fix::sysctl("vm.a", "0"), Fix::Cmdline("a=0".to_owned())],
+            &[Fix::set_sysctl("vm.a", "0"), Fix::Cmdline("a=0".to_owned())],
         ),
-        finding("SYS-B", &[Fix::write("/sys/b%", "never")]),
+        finding("SYS-B", &[Fix::set_file("/sys/b%", "never")]),
         finding(
             "PROC-C",
             &[Fix::Directive("LimitMEMLOCK=infinity".to_owned())],
         ),
-        finding("ALLOC-D", &[Fix::env("D", "x:1,\"y\" 5%")]),
+        finding("ALLOC-D", &[Fix::set_variable("D", "x:1,\"y\" 5%")]),
         finding(
             "PROC-E",
             &[Fix::Advice("program: do it otherwise".to_owned())],
@@ -53,15 +53,15 @@ fn findings() -> Vec<Finding> {
 #[test]
 fn forms_hold_what_they_can() {
     let text = |form| emit(&findings(), form);
-    let sysctl = text(Form::Sysctl);
+    let sysctl = text(FixFormat::Sysctl);
     assert!(sysctl.starts_with("# by quell doctor: 1 of 5 rules\n# SYS-A\nvm.a = 0\n"));
     assert!(sysctl.contains("# not for sysctl:\n#   SYS-B: tmpfiles.d: w /sys/b%"));
-    assert!(text(Form::Tmpfiles).contains("\nw /sys/b%% - - - - never\n"));
-    let unit = text(Form::Systemd);
+    assert!(text(FixFormat::Tmpfiles).contains("\nw /sys/b%% - - - - never\n"));
+    let unit = text(FixFormat::Systemd);
     assert!(unit.contains("[Service]\n# PROC-C\nLimitMEMLOCK=infinity\n"));
     assert!(unit.contains(r#"Environment="D=x:1,\"y\" 5%%""#), "{unit}");
-    assert!(text(Form::Cmdline).contains("\na=0\n"));
-    let tuned = text(Form::Tuned);
+    assert!(text(FixFormat::Cmdline).contains("\na=0\n"));
+    let tuned = text(FixFormat::Tuned);
     assert!(
         tuned.contains("[sysfs]\n# SYS-B\n/sys/b% = never\n"),
         "{tuned}"
@@ -71,12 +71,12 @@ fn forms_hold_what_they_can() {
         tuned.contains("\ninclude = throughput-performance\n"),
         "{tuned}"
     );
-    assert!(text(Form::Docker).contains("--ulimit memlock=-1:-1"));
-    let pod = text(Form::K8s);
+    assert!(text(FixFormat::Docker).contains("--ulimit memlock=-1:-1"));
+    let pod = text(FixFormat::K8s);
     assert!(pod.contains(r#"value: "x:1,\"y\" 5%""#), "{pod}");
-    let shell = text(Form::Shell);
+    let shell = text(FixFormat::Shell);
     assert!(shell.contains("export D='x:1,\"y\" 5%'"), "{shell}");
-    for form in Form::ALL {
+    for form in FixFormat::ALL {
         assert!(text(form).contains("PROC-E"), "{}", form.name());
         assert_eq!(form.name().parse(), Ok(form));
     }
@@ -86,10 +86,21 @@ fn forms_hold_what_they_can() {
 #[test]
 fn variables_are_merged() {
     let found = [
-        finding("ALLOC-JVM", &[Fix::env("JAVA_TOOL_OPTIONS", "-Xms1g -ea")]),
-        finding("PROC-HSPERF", &[Fix::env("JAVA_TOOL_OPTIONS", "-XX:+X")]),
+        finding(
+            "ALLOC-JVM",
+            &[Fix::set_variable("JAVA_TOOL_OPTIONS", "-Xms1g -ea")],
+        ),
+        finding(
+            "PROC-HSPERF",
+            &[Fix::set_variable("JAVA_TOOL_OPTIONS", "-XX:+X")],
+        ),
     ];
-    for form in [Form::Systemd, Form::K8s, Form::Docker, Form::Shell] {
+    for form in [
+        FixFormat::Systemd,
+        FixFormat::K8s,
+        FixFormat::Docker,
+        FixFormat::Shell,
+    ] {
         let text = emit(&found, form);
         assert_eq!(text.matches("JAVA_TOOL_OPTIONS").count(), 1, "{text}");
         assert!(text.contains("-Xms1g -ea -XX:+X"), "{text}");
@@ -105,13 +116,16 @@ fn variables_are_merged() {
 #[test]
 fn values_stay_values() {
     let found = [
-        finding("ALLOC-D", &[Fix::env("D", "a:1\nExecStartPre=/x\u{1}")]),
+        finding(
+            "ALLOC-D",
+            &[Fix::set_variable("D", "a:1\nExecStartPre=/x\u{1}")],
+        ),
         finding(
             "SYS-KSM",
-            &[Fix::Mask("ksm.service"), Fix::sysctl("vm.a", "0")],
+            &[Fix::Mask("ksm.service"), Fix::set_sysctl("vm.a", "0")],
         ),
     ];
-    let unit = emit(&found, Form::Systemd);
+    let unit = emit(&found, FixFormat::Systemd);
     assert!(
         unit.contains(r#"Environment="D=a:1\x0aExecStartPre=/x\x01""#),
         "{unit}"
@@ -121,7 +135,7 @@ fn values_stay_values() {
     let path = dir.path().display();
     let commands =
         format!("systemctl() {{ [ \"$1\" = cat ]; }}; sysctl() {{ touch '{path}/run'; }}\n");
-    let text = commands + &emit(&found, Form::Shell) + "echo \"$? $D\"";
+    let text = commands + &emit(&found, FixFormat::Shell) + "echo \"$? $D\"";
     let out = std::process::Command::new("sh")
         .args(["-c", &text])
         .output()
@@ -141,7 +155,7 @@ fn commands_are_for_the_shell() {
         Fix::Mask("swap.target"),
     ];
     let found = [finding("SYS-SWAP", &fixes)];
-    let shell = emit(&found, Form::Shell);
+    let shell = emit(&found, FixFormat::Shell);
     assert!(
         shell.contains(
             "# it reads back all that is swapped: only where that much memory is free\nswapoff -a || failed=1\n"
@@ -154,7 +168,7 @@ fn commands_are_for_the_shell() {
         ),
         "{shell}"
     );
-    assert!(!emit(&found, Form::Sysctl).contains("swapoff"));
+    assert!(!emit(&found, FixFormat::Sysctl).contains("swapoff"));
 }
 
 /// Check that what is below the severity that was asked for is left out, and that it and what could not be told
@@ -163,15 +177,15 @@ fn commands_are_for_the_shell() {
 fn what_is_left_out_is_named() {
     let info = Finding {
         severity: Severity::Info,
-        ..finding("SYS-I", &[Fix::sysctl("vm.i", "1")])
+        ..finding("SYS-I", &[Fix::set_sysctl("vm.i", "1")])
     };
     let unknown = Finding {
-        status: Status::Unknown,
+        status: FindingStatus::Unknown,
         said: "can't be read\n".to_owned(),
         ..finding("SYS-U", &[])
     };
     assert_eq!(
-        emit(&[info, unknown], Form::Sysctl),
+        emit(&[info, unknown], FixFormat::Sysctl),
         "# by quell doctor: 0 of 0 rules\n# left out, below medium (--fail-on):\n#   SYS-I: info\n\
          # could not be told:\n#   SYS-U: can't be read \n"
     );
@@ -184,7 +198,7 @@ fn affinity_is_no_cpuset() {
         "PROC-BLAST",
         &[Fix::Directive("CPUAffinity=0-5".to_owned())],
     )];
-    let text = emit(&found, Form::Docker);
+    let text = emit(&found, FixFormat::Docker);
     assert!(!text.contains("--cpuset-cpus"), "{text}");
     assert!(text.contains("# not for docker:\n#   PROC-BLAST"), "{text}");
 }
@@ -194,10 +208,10 @@ fn affinity_is_no_cpuset() {
 fn nothing_to_write() {
     let mut fine = findings();
     for f in &mut fine {
-        f.status = Status::Ok;
+        f.status = FindingStatus::Ok;
     }
     assert_eq!(
-        emit(&fine, Form::Sysctl),
+        emit(&fine, FixFormat::Sysctl),
         "# by quell doctor: 0 of 0 rules\n"
     );
 }

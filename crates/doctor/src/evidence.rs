@@ -1,4 +1,4 @@
-//! What was seen to happen: counters before and after, and shootdowns by cause.
+//! Evidence of harm: counters before and after, and shootdowns by cause.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -9,18 +9,20 @@ use quell_host::vmstat;
 use quell_remedy::ShootdownSource;
 
 use crate::finding::Harm;
-use crate::harm::{Callers, words};
-use crate::rules;
+use crate::judged_allocators::JudgedAllocators;
+use crate::memory_limits::{LIMIT_REACHED_COUNTER, count_limits_reached};
+use crate::process::AuditedProcess;
+use crate::system_files::SystemFiles;
 
 /// Counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct CounterReadings {
     /// Of /proc/vmstat, and with a process of that under `process.`.
     by_name: HashMap<String, u64>,
 }
 
-impl Counters {
-    /// Reads them; what can't be read is not there.
+impl CounterReadings {
+    /// Reads them; a counter that can't be read is left out.
     #[must_use]
     pub fn read(root: &Path, pid: Option<u32>) -> Self {
         let mut by_name = vmstat::read(root).unwrap_or_default();
@@ -28,8 +30,10 @@ impl Counters {
             by_name.insert("process.minor_faults".to_owned(), stat.minor_faults);
             by_name.insert("process.major_faults".to_owned(), stat.major_faults);
         }
-        if let Some(reached) = pid.and_then(|pid| rules::memory_limit(root, pid)) {
-            by_name.insert(rules::MEMORY_LIMIT.to_owned(), reached);
+        if let Some(reached) = pid.and_then(|pid| {
+            count_limits_reached(&SystemFiles::new(root), &AuditedProcess::new(root, pid))
+        }) {
+            by_name.insert(LIMIT_REACHED_COUNTER.to_owned(), reached);
         }
         for (name, path) in [
             (
@@ -43,7 +47,7 @@ impl Counters {
                 by_name.insert(name.to_owned(), n);
             }
         }
-        if let Some((steal, total)) = steal(root) {
+        if let Some((steal, total)) = stolen_ticks(root) {
             by_name.insert("cpu.steal".to_owned(), steal);
             by_name.insert("cpu.total".to_owned(), total);
         }
@@ -59,7 +63,7 @@ impl Counters {
 
 /// Time that this machine's CPUs were kept from running, clock ticks (proc_stat(5), 8th field), and all of their time:
 /// guests' time, behind it, is counted before it too.
-fn steal(root: &Path) -> Option<(u64, u64)> {
+fn stolen_ticks(root: &Path) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(root.join("proc/stat")).ok()?;
     let line = text.lines().find(|l| l.starts_with("cpu "))?;
     let fields = line.split_ascii_whitespace().skip(1).take(8);
@@ -67,75 +71,82 @@ fn steal(root: &Path) -> Option<(u64, u64)> {
     Some((*ticks.get(7)?, ticks.iter().sum()))
 }
 
-/// What was seen to happen.
+/// Evidence that the settings of a machine did harm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
+pub struct HarmEvidence {
     /// Where it is from, in words: `in 5.00 s`, `in t.quell`. Empty where there is none.
-    pub seen: String,
+    pub where_seen: String,
     /// Growth of counters; `None` where nobody looked twice.
-    pub grown: Option<BTreeMap<String, u64>>,
+    pub counter_growth: Option<BTreeMap<String, u64>>,
     /// Shootdowns by cause; `None` where nobody counted.
-    pub causes: Option<HashMap<Cause, u64>>,
-    /// The same of the process alone, where `causes` are of more than that.
-    pub process: Option<HashMap<Cause, u64>>,
+    pub shootdowns_by_cause: Option<HashMap<Cause, u64>>,
+    /// The same of the process alone, where `shootdowns_by_cause` are of more than that.
+    pub process_shootdowns: Option<HashMap<Cause, u64>>,
     /// Who called for those of the process; `None` where nobody knows.
-    pub callers: Option<Vec<ShootdownSource>>,
+    pub process_callers: Option<Vec<ShootdownSource>>,
 }
 
-impl Evidence {
+impl HarmEvidence {
     /// From counters before and after.
     #[must_use]
-    pub fn between(before: &Counters, after: &Counters, seen: String) -> Self {
+    pub fn from_counters(before: &CounterReadings, after: &CounterReadings, seen: String) -> Self {
         let grown = after.by_name.iter().filter_map(|(name, now)| {
             let before = before.by_name.get(name)?;
             Some((name.clone(), now.saturating_sub(*before)))
         });
         Self {
-            seen,
-            grown: Some(grown.collect()),
+            where_seen: seen,
+            counter_growth: Some(grown.collect()),
             ..Self::default()
         }
     }
 
     /// How much a counter has grown, if somebody looked twice.
     #[must_use]
-    pub fn grown(&self, counter: &str) -> Option<u64> {
-        self.grown.as_ref()?.get(counter).copied()
+    pub fn growth_of(&self, counter: &str) -> Option<u64> {
+        self.counter_growth.as_ref()?.get(counter).copied()
     }
 
     /// How many shootdowns of these causes there were, if somebody counted.
     #[must_use]
-    pub fn shootdowns(&self, causes: &[Cause]) -> Option<u64> {
-        let counted = self.causes.as_ref()?;
+    pub fn shootdowns_by(&self, causes: &[Cause]) -> Option<u64> {
+        let counted = self.shootdowns_by_cause.as_ref()?;
         Some(causes.iter().filter_map(|c| counted.get(c)).sum())
     }
 
     /// The same of the process that is looked at, if somebody counted.
     #[must_use]
-    pub fn of_process(&self, causes: &[Cause]) -> Option<u64> {
-        let counted = self.process.as_ref().or(self.causes.as_ref())?;
+    pub fn process_shootdowns_by(&self, causes: &[Cause]) -> Option<u64> {
+        let counted = self
+            .process_shootdowns
+            .as_ref()
+            .or(self.shootdowns_by_cause.as_ref())?;
         Some(causes.iter().filter_map(|c| counted.get(c)).sum())
     }
 
     /// How many were seen, of the process or in all.
-    pub(crate) fn count(&self, of_process: bool, causes: &[Cause]) -> u64 {
+    pub(crate) fn count_shootdowns(&self, of_process: bool, causes: &[Cause]) -> u64 {
         let n = if of_process {
-            self.of_process(causes)
+            self.process_shootdowns_by(causes)
         } else {
-            self.shootdowns(causes)
+            self.shootdowns_by(causes)
         };
         n.unwrap_or(0)
     }
 
     /// How many shootdowns of a cause these allocators called for, and of how many nobody knows who did.
-    pub(crate) fn called(&self, cause: Cause, callers: &Callers) -> (u64, u64) {
-        let Some(sources) = &self.callers else {
-            return (0, self.count(true, &[cause]));
+    pub(crate) fn shootdowns_by_callers(
+        &self,
+        cause: Cause,
+        callers: &JudgedAllocators,
+    ) -> (u64, u64) {
+        let Some(sources) = &self.process_callers else {
+            return (0, self.count_shootdowns(true, &[cause]));
         };
         let (mut theirs, mut nobodys) = (0, 0);
         for source in sources.iter().filter(|s| s.cause == cause) {
-            match quell_remedy::calling_allocator(&callers.all, source) {
-                Ok(Some(i)) if callers.kinds.contains(&callers.all[i].kind) => {
+            match quell_remedy::calling_allocator(&callers.all_in_process, source) {
+                Ok(Some(i)) if callers.kinds.contains(&callers.all_in_process[i].kind) => {
                     theirs += source.shootdowns;
                 }
                 Ok(_) => {}
@@ -146,7 +157,7 @@ impl Evidence {
     }
 
     /// The harm of shootdowns by these causes, and of counters that grew; none where there was none to be seen.
-    pub(crate) fn harm(
+    pub(crate) fn harm_seen(
         &self,
         shootdowns: &[(Cause, u64)],
         counters: &[&'static str],
@@ -156,29 +167,36 @@ impl Evidence {
         let shootdowns: u64 = counts.iter().sum();
         let grown: Vec<(&str, u64)> = counters
             .iter()
-            .filter_map(|name| Some((*name, self.grown(name).filter(|&n| n > 0)?)))
+            .filter_map(|name| Some((*name, self.growth_of(name).filter(|&n| n > 0)?)))
             .collect();
         let mut parts = Vec::new();
         if shootdowns > 0 {
-            parts.push(words(shootdowns, &causes));
+            parts.push(shootdowns_in_words(shootdowns, &causes));
         }
         parts.extend(grown.iter().map(|(name, n)| format!("{name} +{n}")));
         if parts.is_empty() {
             return None;
         }
         Some(Harm {
-            what: format!("{} {}", parts.join(", "), self.seen),
+            description: format!("{} {}", parts.join(", "), self.where_seen),
             count: shootdowns + grown.iter().map(|g| g.1).sum::<u64>(),
         })
     }
+}
+
+/// `3 shootdowns by munmap, brk`.
+pub(crate) fn shootdowns_in_words(n: u64, causes: &[Cause]) -> String {
+    let names: Vec<_> = causes.iter().map(|c| c.name()).collect();
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} shootdown{s} by {}", names.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn counters(pairs: &[(&str, u64)]) -> Counters {
-        Counters {
+    fn counters(pairs: &[(&str, u64)]) -> CounterReadings {
+        CounterReadings {
             by_name: pairs.iter().map(|&(k, v)| (k.to_owned(), v)).collect(),
         }
     }
@@ -188,21 +206,27 @@ mod tests {
     fn harm_is_what_was_seen() {
         let before = counters(&[("pgmajfault", 5), ("allocstall_normal", 1)]);
         let after = counters(&[("pgmajfault", 8), ("allocstall_normal", 1), ("new", 7)]);
-        let mut evidence = Evidence::between(&before, &after, "in 1.00 s".to_owned());
-        assert_eq!(evidence.grown("pgmajfault"), Some(3));
-        assert_eq!(evidence.grown("new"), None);
-        let harm = |e: &Evidence| {
-            let ksm = e.count(false, &[Cause::Ksm]);
-            e.harm(&[(Cause::Ksm, ksm)], &["pgmajfault", "allocstall_normal"])
+        let mut evidence = HarmEvidence::from_counters(&before, &after, "in 1.00 s".to_owned());
+        assert_eq!(evidence.growth_of("pgmajfault"), Some(3));
+        assert_eq!(evidence.growth_of("new"), None);
+        let harm = |e: &HarmEvidence| {
+            let ksm = e.count_shootdowns(false, &[Cause::Ksm]);
+            e.harm_seen(&[(Cause::Ksm, ksm)], &["pgmajfault", "allocstall_normal"])
         };
-        assert_eq!(harm(&evidence).unwrap().what, "pgmajfault +3 in 1.00 s");
-        evidence.causes = Some([(Cause::Ksm, 1)].into());
+        assert_eq!(
+            harm(&evidence).unwrap().description,
+            "pgmajfault +3 in 1.00 s"
+        );
+        evidence.shootdowns_by_cause = Some([(Cause::Ksm, 1)].into());
         let both = harm(&evidence).unwrap();
-        assert_eq!(both.what, "1 shootdown by ksm, pgmajfault +3 in 1.00 s");
+        assert_eq!(
+            both.description,
+            "1 shootdown by ksm, pgmajfault +3 in 1.00 s"
+        );
         assert_eq!(both.count, 4);
-        assert_eq!(harm(&Evidence::default()), None);
+        assert_eq!(harm(&HarmEvidence::default()), None);
         // a trace of others is no evidence of the process
-        evidence.process = Some(HashMap::new());
-        assert_eq!(evidence.of_process(&[Cause::Ksm]), Some(0));
+        evidence.process_shootdowns = Some(HashMap::new());
+        assert_eq!(evidence.process_shootdowns_by(&[Cause::Ksm]), Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! What a rule found.
+//! The findings of rules.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::fix::Fix;
 /// Whether something is amiss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum FindingStatus {
     /// It can't stall anybody.
     Ok,
     /// It could not be read.
@@ -73,17 +73,17 @@ impl FromStr for Severity {
     }
 }
 
-/// A file that was read, and what it said; or why it could not be read.
+/// A file that was read and its value, or why it could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Read {
-    /// The file, or what else was asked.
+pub struct FileReading {
+    /// The file, or another source such as CPUID.
     pub path: String,
     /// Its value, without the end of the line.
     pub value: String,
 }
 
-impl Read {
-    /// What was asked and what it said.
+impl FileReading {
+    /// A source and its value.
     pub fn new(path: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -96,33 +96,34 @@ impl Read {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Harm {
     /// How much, in words: `1,234 shootdowns in 5.00 s`.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub description: String,
     /// The number in it, to rank by.
     pub count: u64,
 }
 
-/// What a rule found.
+/// The finding of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The rule's id, which never changes.
     pub rule: &'static str,
-    /// What the rule is about, in a few words.
+    /// The subject of the rule, in a few words.
     pub title: &'static str,
     /// Whether something is amiss.
-    pub status: Status,
+    pub status: FindingStatus,
     /// How bad it is.
     pub severity: Severity,
-    /// What was read.
-    pub read: Vec<Read>,
-    /// What is wrong here, or why it could not be told, in a sentence.
+    /// The files that were read.
+    pub read: Vec<FileReading>,
+    /// The fault here, or why it could not be told, in a sentence.
     pub said: String,
     /// Why it stalls.
     pub why: &'static str,
     /// Harm that was seen to be done.
     pub harm: Option<Harm>,
-    /// What helps.
+    /// The changes that help.
     pub fixes: Vec<Fix>,
-    /// What the fixes cost.
+    /// The cost of the fixes.
     pub risk: &'static str,
     /// Who says so.
     pub source: &'static str,
@@ -134,18 +135,18 @@ impl Finding {
     /// The fixes for now, each a command, a line each; empty where there is none.
     #[must_use]
     pub fn fix_now(&self) -> String {
-        lines(self.fixes.iter().filter_map(Fix::now))
+        joined_lines(self.fixes.iter().filter_map(Fix::command_now))
     }
 
     /// The fixes that last, each in the words of where it goes, a line each.
     #[must_use]
     pub fn fix_lasting(&self) -> String {
-        lines(self.fixes.iter().filter_map(Fix::lasting))
+        joined_lines(self.fixes.iter().filter_map(Fix::lasting_text))
     }
 
-    /// What comes first: harm done, then hazards by severity, then what is unknown.
-    pub(crate) fn rank(&self) -> (Status, bool, Severity, u64) {
-        let hazard = self.status == Status::Hazard;
+    /// The order of findings: harm done, then hazards by severity, then what is unknown.
+    pub(crate) fn sort_key(&self) -> (FindingStatus, bool, Severity, u64) {
+        let hazard = self.status == FindingStatus::Hazard;
         let harm = self.harm.as_ref().filter(|_| hazard);
         (
             self.status,
@@ -156,7 +157,7 @@ impl Finding {
     }
 }
 
-fn lines(texts: impl Iterator<Item = String>) -> String {
+fn joined_lines(texts: impl Iterator<Item = String>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 

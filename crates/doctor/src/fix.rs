@@ -1,4 +1,4 @@
-//! What helps: for now, and so that it lasts.
+//! The changes that help: for now, and so that they last.
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Fix {
     Write {
         /// The file.
         path: String,
-        /// What to write.
+        /// The text that is written.
         value: String,
     },
     /// A parameter of the kernel's command line; it takes a restart.
@@ -32,13 +32,13 @@ pub enum Fix {
     Mask(&'static str),
     /// A command for now, which nothing here runs.
     Command(String),
-    /// What to do about it in words, where no setting helps: a change of the program, a question to the host.
+    /// Advice in words, where no setting helps: a change of the program, a question to the host.
     Advice(String),
 }
 
 impl Fix {
     /// A file of /sys that takes a value.
-    pub(crate) fn write(path: impl Into<String>, value: impl Into<String>) -> Self {
+    pub(crate) fn set_file(path: impl Into<String>, value: impl Into<String>) -> Self {
         Self::Write {
             path: path.into(),
             value: value.into(),
@@ -46,7 +46,7 @@ impl Fix {
     }
 
     /// A sysctl.
-    pub(crate) fn sysctl(name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn set_sysctl(name: &'static str, value: impl Into<String>) -> Self {
         Self::Sysctl {
             name,
             value: value.into(),
@@ -54,7 +54,7 @@ impl Fix {
     }
 
     /// A variable.
-    pub(crate) fn env(name: impl Into<String>, value: impl Into<String>) -> Self {
+    pub(crate) fn set_variable(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self::Env {
             name: name.into(),
             value: value.into(),
@@ -63,10 +63,10 @@ impl Fix {
 
     /// The command that makes the change now, as root.
     #[must_use]
-    pub fn now(&self) -> Option<String> {
+    pub fn command_now(&self) -> Option<String> {
         Some(match self {
-            Self::Sysctl { name, value } => format!("sysctl -w {name}={}", quoted(value)),
-            Self::Write { path, value } => format!("echo {} > {path}", quoted(value)),
+            Self::Sysctl { name, value } => format!("sysctl -w {name}={}", shell_argument(value)),
+            Self::Write { path, value } => format!("echo {} > {path}", shell_argument(value)),
             Self::Mask(unit) => format!("systemctl mask --now {unit}"),
             Self::Command(text) => text.clone(),
             Self::Cmdline(_) | Self::Directive(_) | Self::Env { .. } | Self::Advice(_) => {
@@ -75,9 +75,9 @@ impl Fix {
         })
     }
 
-    /// Where the change goes so that it lasts, and what stands there.
+    /// Where the change goes so that it lasts, with the line that stands there.
     #[must_use]
-    pub fn lasting(&self) -> Option<String> {
+    pub fn lasting_text(&self) -> Option<String> {
         Some(match self {
             Self::Sysctl { name, value } => format!("sysctl.d: {name} = {value}"),
             Self::Write { path, value } => format!("tmpfiles.d: w {path} - - - - {value}"),
@@ -90,9 +90,9 @@ impl Fix {
         })
     }
 
-    /// The file that is written, and what goes there, where the change is one.
+    /// The file that is written and its new value, where the change is one of a file.
     #[must_use]
-    pub fn file(&self) -> Option<(String, &str)> {
+    pub fn file_and_value(&self) -> Option<(String, &str)> {
         match self {
             Self::Sysctl { name, value } => {
                 Some((format!("/proc/sys/{}", name.replace('.', "/")), value))
@@ -104,7 +104,7 @@ impl Fix {
 }
 
 /// For a shell: as it is where that is safe.
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn shell_argument(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
@@ -119,32 +119,41 @@ mod tests {
     /// Check that each kind of change has its command, its lasting place, and its file.
     #[test]
     fn changes_have_their_places() {
-        let sysctl = Fix::sysctl("vm.stat_interval", "120");
-        assert_eq!(sysctl.now().unwrap(), "sysctl -w vm.stat_interval=120");
+        let sysctl = Fix::set_sysctl("vm.stat_interval", "120");
         assert_eq!(
-            sysctl.lasting().unwrap(),
+            sysctl.command_now().unwrap(),
+            "sysctl -w vm.stat_interval=120"
+        );
+        assert_eq!(
+            sysctl.lasting_text().unwrap(),
             "sysctl.d: vm.stat_interval = 120"
         );
         assert_eq!(
-            sysctl.file().unwrap(),
+            sysctl.file_and_value().unwrap(),
             ("/proc/sys/vm/stat_interval".to_owned(), "120")
         );
-        let write = Fix::write("/sys/a", "never");
-        assert_eq!(write.now().unwrap(), "echo never > /sys/a");
+        let write = Fix::set_file("/sys/a", "never");
+        assert_eq!(write.command_now().unwrap(), "echo never > /sys/a");
         assert_eq!(
-            write.lasting().unwrap(),
+            write.lasting_text().unwrap(),
             "tmpfiles.d: w /sys/a - - - - never"
         );
-        assert_eq!(write.file().unwrap(), ("/sys/a".to_owned(), "never"));
+        assert_eq!(
+            write.file_and_value().unwrap(),
+            ("/sys/a".to_owned(), "never")
+        );
         let cmdline = Fix::Cmdline("no5lvl".to_owned());
-        assert_eq!((cmdline.now(), cmdline.file()), (None, None));
+        assert_eq!(
+            (cmdline.command_now(), cmdline.file_and_value()),
+            (None, None)
+        );
     }
 
     /// Check that nothing in a value is a command of the shell.
     #[test]
     fn values_are_quoted() {
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("$(x)'"), r"'$(x)'\'''");
-        assert_eq!(quoted(""), "''");
+        assert_eq!(shell_argument("a b"), "'a b'");
+        assert_eq!(shell_argument("$(x)'"), r"'$(x)'\'''");
+        assert_eq!(shell_argument(""), "''");
     }
 }

@@ -3,45 +3,22 @@
 use std::collections::HashMap;
 
 use quell_event::Cause;
-use quell_remedy::{FoundSoftware, SoftwareKind};
 
-use crate::evidence::Evidence;
-use crate::finding::{Finding, Status};
-use crate::rule::{Check, Rule};
+use crate::evidence::{HarmEvidence, shootdowns_in_words};
+use crate::finding::Finding;
+use crate::judged_allocators::JudgedAllocators;
+use crate::rule::UnattributedFinding;
 
-/// Allocators of some kinds, among all in a process: only what they called for is their harm.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Callers {
-    pub(crate) all: Vec<FoundSoftware>,
-    pub(crate) kinds: Vec<SoftwareKind>,
-}
-
-/// A finding whose harm is not told yet.
-pub(crate) struct Asked<'r> {
-    pub(crate) rule: &'r Rule,
-    pub(crate) finding: Finding,
-    /// Counters whose growth is its harm.
-    pub(crate) counters: Vec<&'static str>,
-    pub(crate) callers: Option<Callers>,
-}
-
-impl Asked<'_> {
-    fn is_hazard(&self) -> bool {
-        self.finding.status == Status::Hazard
-    }
-
-    fn of_process(&self) -> bool {
-        matches!(self.rule.check, Check::Process(_))
-    }
-}
-
-/// The findings with their harm: of hazards only, and what several rules might be the cause of under one. That is
+/// The findings with their harm: of hazards only. A shootdown that several rules might be the cause of is counted under one. That is
 /// the one whose own counters grew, then the worst, then the first.
-pub(crate) fn told(asked: Vec<Asked<'_>>, evidence: &Evidence) -> Vec<Finding> {
+pub(crate) fn attribute_harm(
+    asked: Vec<UnattributedFinding<'_>>,
+    evidence: &HarmEvidence,
+) -> Vec<Finding> {
     let mut kept: HashMap<Cause, usize> = HashMap::new();
     let weight = |i: usize| {
         let one = &asked[i];
-        let grew = |name: &&str| evidence.grown(name).is_some_and(|n| n > 0);
+        let grew = |name: &&str| evidence.growth_of(name).is_some_and(|n| n > 0);
         (one.counters.iter().any(grew), one.finding.severity)
     };
     for (i, one) in asked.iter().enumerate() {
@@ -49,7 +26,7 @@ pub(crate) fn told(asked: Vec<Asked<'_>>, evidence: &Evidence) -> Vec<Finding> {
             continue;
         }
         for &cause in one.rule.causes {
-            if evidence.count(one.of_process(), &[cause]) == 0 {
+            if evidence.count_shootdowns(one.is_of_process(), &[cause]) == 0 {
                 continue;
             }
             let best = kept.entry(cause).or_insert(i);
@@ -59,11 +36,11 @@ pub(crate) fn told(asked: Vec<Asked<'_>>, evidence: &Evidence) -> Vec<Finding> {
         }
     }
     let ids: Vec<&'static str> = asked.iter().map(|a| a.rule.id).collect();
-    let one = |(i, mut one): (usize, Asked<'_>)| {
+    let one = |(i, mut one): (usize, UnattributedFinding<'_>)| {
         if one.is_hazard() {
             match one.callers.take() {
-                Some(callers) => by_callers(&mut one, &callers, evidence),
-                None => by_cause(&mut one, evidence, |cause| {
+                Some(callers) => attribute_by_caller(&mut one, &callers, evidence),
+                None => attribute_by_cause(&mut one, evidence, |cause| {
                     kept.get(&cause)
                         .filter(|&&keeper| keeper != i)
                         .map(|&keeper| ids[keeper])
@@ -75,30 +52,34 @@ pub(crate) fn told(asked: Vec<Asked<'_>>, evidence: &Evidence) -> Vec<Finding> {
     asked.into_iter().enumerate().map(one).collect()
 }
 
-fn by_cause(
-    one: &mut Asked<'_>,
-    evidence: &Evidence,
+fn attribute_by_cause(
+    one: &mut UnattributedFinding<'_>,
+    evidence: &HarmEvidence,
     keeper: impl Fn(Cause) -> Option<&'static str>,
 ) {
     let mut counted = Vec::new();
     for &cause in one.rule.causes {
-        let n = evidence.count(one.of_process(), &[cause]);
+        let n = evidence.count_shootdowns(one.is_of_process(), &[cause]);
         match keeper(cause) {
             Some(rule) => one.finding.notes.push(format!(
                 "{} {}: counted under {rule}",
-                words(n, &[cause]),
-                evidence.seen
+                shootdowns_in_words(n, &[cause]),
+                evidence.where_seen
             )),
             None => counted.push((cause, n)),
         }
     }
-    one.finding.harm = evidence.harm(&counted, &one.counters);
+    one.finding.harm = evidence.harm_seen(&counted, &one.counters);
 }
 
-fn by_callers(one: &mut Asked<'_>, callers: &Callers, evidence: &Evidence) {
+fn attribute_by_caller(
+    one: &mut UnattributedFinding<'_>,
+    callers: &JudgedAllocators,
+    evidence: &HarmEvidence,
+) {
     let (mut counted, mut unknown, mut unknown_by) = (Vec::new(), 0, Vec::new());
     for &cause in one.rule.causes {
-        let (theirs, nobodys) = evidence.called(cause, callers);
+        let (theirs, nobodys) = evidence.shootdowns_by_callers(cause, callers);
         counted.push((cause, theirs));
         if nobodys > 0 {
             unknown += nobodys;
@@ -108,35 +89,32 @@ fn by_callers(one: &mut Asked<'_>, callers: &Callers, evidence: &Evidence) {
     if unknown > 0 {
         one.finding.notes.push(format!(
             "{} {}: by whom is not known (a trace with stacks tells: quell record)",
-            words(unknown, &unknown_by),
-            evidence.seen
+            shootdowns_in_words(unknown, &unknown_by),
+            evidence.where_seen
         ));
     }
-    one.finding.harm = evidence.harm(&counted, &one.counters);
-}
-
-/// `3 shootdowns by munmap, brk`.
-pub(crate) fn words(n: u64, causes: &[Cause]) -> String {
-    let names: Vec<_> = causes.iter().map(|c| c.name()).collect();
-    let s = if n == 1 { "" } else { "s" };
-    format!("{n} shootdown{s} by {}", names.join(", "))
+    one.finding.harm = evidence.harm_seen(&counted, &one.counters);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Severity;
+    use crate::finding::{FindingStatus, Severity};
     use crate::rules;
-    use quell_remedy::{Linking, ShootdownSource};
+    use quell_remedy::{FoundSoftware, Linking, ShootdownSource, SoftwareKind};
 
-    fn asked(id: &str, counters: &[&'static str], callers: Option<Callers>) -> Asked<'static> {
-        let rule = rules::all().find(|r| r.id == id).unwrap();
-        Asked {
+    fn asked(
+        id: &str,
+        counters: &[&'static str],
+        callers: Option<JudgedAllocators>,
+    ) -> UnattributedFinding<'static> {
+        let rule = rules::all_rules().find(|r| r.id == id).unwrap();
+        UnattributedFinding {
             rule,
             finding: Finding {
                 rule: rule.id,
                 title: rule.title,
-                status: Status::Hazard,
+                status: FindingStatus::Hazard,
                 severity: Severity::High,
                 read: Vec::new(),
                 said: String::new(),
@@ -152,11 +130,11 @@ mod tests {
         }
     }
 
-    fn seen(cause: Cause, n: u64) -> Evidence {
-        Evidence {
-            seen: "in t.quell".to_owned(),
-            causes: Some([(cause, n)].into()),
-            ..Evidence::default()
+    fn seen(cause: Cause, n: u64) -> HarmEvidence {
+        HarmEvidence {
+            where_seen: "in t.quell".to_owned(),
+            shootdowns_by_cause: Some([(cause, n)].into()),
+            ..HarmEvidence::default()
         }
     }
 
@@ -176,28 +154,31 @@ mod tests {
             harmful.map(|f| f.rule).collect()
         };
         let mut evidence = seen(Cause::Compaction, 1);
-        let told_all = told(all(), &evidence);
+        let told_all = attribute_harm(all(), &evidence);
         assert_eq!(harmful(&told_all), ["SYS-THP-DEFRAG"]);
         assert_eq!(
             told_all[2].notes,
             ["1 shootdown by compaction in t.quell: counted under SYS-THP-DEFRAG"]
         );
         let grown = [("compact_daemon_migrate_scanned".to_owned(), 9)];
-        evidence.grown = Some(grown.into());
-        assert_eq!(harmful(&told(all(), &evidence)), ["SYS-COMPACT"]);
+        evidence.counter_growth = Some(grown.into());
+        assert_eq!(harmful(&attribute_harm(all(), &evidence)), ["SYS-COMPACT"]);
         let mut fine = all();
         for one in &mut fine {
-            one.finding.status = Status::Ok;
+            one.finding.status = FindingStatus::Ok;
         }
-        assert_eq!(harmful(&told(fine, &evidence)), Vec::<&str>::new());
+        assert_eq!(
+            harmful(&attribute_harm(fine, &evidence)),
+            Vec::<&str>::new()
+        );
     }
 
     /// Check that an allocator is blamed for what it called for, and not where nobody knows who called.
     #[test]
     fn callers_are_told_apart() {
         let file = "/lib/libc.so.6";
-        let callers = || Callers {
-            all: vec![FoundSoftware::new(
+        let callers = || JudgedAllocators {
+            all_in_process: vec![FoundSoftware::new(
                 SoftwareKind::Glibc,
                 file,
                 Linking::SharedLibrary,
@@ -205,9 +186,9 @@ mod tests {
             )],
             kinds: vec![SoftwareKind::Glibc],
         };
-        let one = |evidence: &Evidence| {
+        let one = |evidence: &HarmEvidence| {
             let asked = vec![asked("ALLOC-GLIBC", &[], Some(callers()))];
-            told(asked, evidence).remove(0)
+            attribute_harm(asked, evidence).remove(0)
         };
         let mut evidence = seen(Cause::Munmap, 7);
         let nobody = one(&evidence);
@@ -224,13 +205,13 @@ mod tests {
             region: None,
             shootdowns,
         };
-        evidence.callers = Some(vec![
+        evidence.process_callers = Some(vec![
             source(file, "free", 4),
             source("/usr/bin/app", "unmap_all", 3),
         ]);
         let found = one(&evidence);
         assert_eq!(
-            found.harm.unwrap().what,
+            found.harm.unwrap().description,
             "4 shootdowns by munmap in t.quell"
         );
         assert!(found.notes.is_empty(), "{:?}", found.notes);

@@ -8,8 +8,8 @@ use quell_host::proc::Proc;
 use quell_host::{cpus, under};
 use quell_remedy::Recognised;
 
-use crate::finding::Read;
-use crate::look::Value;
+use crate::file_value::FileValue;
+use crate::finding::FileReading;
 
 /// f_type of file systems whose pages no disk lies behind (include/uapi/linux/magic.h; fs/aio.c): in memory, of
 /// devices, or the kernel's own.
@@ -28,35 +28,35 @@ const NEVER_WRITTEN_BACK: [(i64, &str); 12] = [
     (0x0904_1934, "anonymous inodes, such as perf's rings"),
 ];
 
-/// A shared, writable mapping of a file, and what file system that lies on.
+/// A shared, writable mapping of a file, and whether a disk lies behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignMap {
+pub struct SharedFileMapping {
     /// The file.
     pub path: PathBuf,
     /// Whether its pages are written back to a disk; `None` if the file system could not be asked.
     pub written_back: Option<bool>,
 }
 
-impl ForeignMap {
+impl SharedFileMapping {
     /// Whether it has the counters of a Java virtual machine: /tmp/hsperfdata_USER/PID (perfMemory_posix.cpp).
-    pub(crate) fn is_of_java(&self) -> bool {
+    pub(crate) fn has_java_counters(&self) -> bool {
         self.path.to_string_lossy().contains("/hsperfdata_")
     }
 }
 
 /// One process.
-pub struct Process {
+pub struct AuditedProcess {
     root: PathBuf,
     proc: Proc,
     pid: u32,
-    /// What was recognised in it: some files are large, and several rules ask.
+    /// The software that was recognised: kept, because some files are large and several rules ask.
     recognised: OnceLock<Result<Recognised, String>>,
     /// To write these the kernel walks all of its page tables, with its mmap_lock held.
-    smaps: OnceLock<Value>,
-    rollup: OnceLock<Value>,
+    smaps: OnceLock<FileValue>,
+    rollup: OnceLock<FileValue>,
 }
 
-impl Process {
+impl AuditedProcess {
     pub(crate) fn new(root: &Path, pid: u32) -> Self {
         Self {
             root: root.to_owned(),
@@ -82,68 +82,68 @@ impl Process {
 
     /// Whether it is gone.
     #[must_use]
-    pub fn ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         !self.proc.exists(self.pid)
     }
 
     /// The path of one of its files, for the report.
     #[must_use]
-    pub fn path(&self, name: &str) -> String {
+    pub fn proc_path(&self, name: &str) -> String {
         format!("/proc/{}/{name}", self.pid)
     }
 
     /// One of its files.
     #[must_use]
-    pub fn file(&self, name: &str) -> Value {
+    pub fn file(&self, name: &str) -> FileValue {
         match std::fs::read(self.proc.file(self.pid, name)) {
-            Ok(bytes) => Value::Text(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
+            Ok(bytes) => FileValue::Text(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
             Err(err)
                 if err.kind() == std::io::ErrorKind::NotFound && self.proc.exists(self.pid) =>
             {
-                Value::Absent
+                FileValue::Absent
             }
-            Err(err) => Value::Refused(err.to_string()),
+            Err(err) => FileValue::Refused(err.to_string()),
         }
     }
 
-    /// A line of its status, without the name, and what of it goes into the finding.
+    /// A line of its status, without the name, with the part that goes into the finding.
     #[must_use]
-    pub fn status(&self, field: &str) -> (Option<String>, Read) {
+    pub fn status_field(&self, field: &str) -> (Option<String>, FileReading) {
         let status = self.file("status");
         let line = status.text().and_then(|text| {
             let mut lines = text.lines();
             lines.find_map(|l| Some(l.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
         });
-        let shown = status.part(line.clone());
-        let read = Read::new(format!("{} {field}", self.path("status")), shown);
+        let shown = status.shown_part(line.clone());
+        let read = FileReading::new(format!("{} {field}", self.proc_path("status")), shown);
         (line, read)
     }
 
     /// A line of its status in kB, as bytes.
     #[must_use]
-    pub fn status_bytes(&self, field: &str) -> (Option<u64>, Read) {
-        let (line, read) = self.status(field);
+    pub fn status_field_bytes(&self, field: &str) -> (Option<u64>, FileReading) {
+        let (line, read) = self.status_field(field);
         let kb = line.and_then(|l| l.strip_suffix(" kB")?.trim().parse::<u64>().ok());
         (kb.map(|kb| kb * 1024), read)
     }
 
     /// A sum of its smaps_rollup, bytes.
     #[must_use]
-    pub fn rollup(&self, field: &str) -> (Option<u64>, Read) {
+    pub fn rollup_bytes(&self, field: &str) -> (Option<u64>, FileReading) {
         let rollup = self.rollup.get_or_init(|| self.file("smaps_rollup"));
         let kb = rollup.text().and_then(|text| {
             let mut lines = text.lines();
             let line = lines.find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
             line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
         });
-        let shown = rollup.part(kb.map(|kb| format!("{kb} kB")));
-        let read = Read::new(format!("{} {field}", self.path("smaps_rollup")), shown);
+        let shown = rollup.shown_part(kb.map(|kb| format!("{kb} kB")));
+        let read = FileReading::new(format!("{} {field}", self.proc_path("smaps_rollup")), shown);
         (kb.map(|kb| kb * 1024), read)
     }
 
     /// How many of its mappings have a flag of VmFlags (proc_pid_smaps(5)), such as `mg`; `None` if they can't be read.
     #[must_use]
-    pub fn flagged(&self, flags: &[&str]) -> Option<usize> {
+    pub fn count_flagged(&self, flags: &[&str]) -> Option<usize> {
         let smaps = self.smaps.get_or_init(|| self.file("smaps"));
         let lines = smaps
             .text()?
@@ -155,8 +155,8 @@ impl Process {
 
     /// Its mappings; `None` if they can't be read.
     #[must_use]
-    pub fn maps(&self) -> Option<Vec<Mapping>> {
-        let path = under(&self.root, Path::new(&self.path("maps")));
+    pub fn mappings(&self) -> Option<Vec<Mapping>> {
+        let path = under(&self.root, Path::new(&self.proc_path("maps")));
         let text = std::fs::read(path).ok()?;
         Some(maps::parse(&text))
     }
@@ -164,13 +164,13 @@ impl Process {
     /// Its shared, writable mappings of files: asked of the mapping itself, for a path may name another file
     /// by now, or one in another mount namespace.
     #[must_use]
-    pub fn foreign_maps(&self) -> Option<Vec<ForeignMap>> {
+    pub fn shared_file_mappings(&self) -> Option<Vec<SharedFileMapping>> {
         let written = |m: &&Mapping| m.perms.shared && m.perms.write && m.is_file();
-        let maps = self.maps()?;
+        let maps = self.mappings()?;
         let found = maps.iter().filter(written).map(|m| {
             let link = format!("map_files/{:x}-{:x}", m.start, m.end);
             let kind = rustix::fs::statfs(self.proc.file(self.pid, &link));
-            ForeignMap {
+            SharedFileMapping {
                 path: m.path.clone().unwrap_or_default(),
                 written_back: kind.ok().map(|s| {
                     !NEVER_WRITTEN_BACK
@@ -184,7 +184,7 @@ impl Process {
 
     /// A variable of the environment that it was started with. `None` if that can't be read.
     #[must_use]
-    pub fn variable(&self, name: &str) -> Option<Option<String>> {
+    pub fn start_variable(&self, name: &str) -> Option<Option<String>> {
         let environ = self.proc.environ(self.pid).ok()?;
         let value = environ.get(std::ffi::OsStr::new(name));
         Some(value.map(|v| v.to_string_lossy().into_owned()))
@@ -214,7 +214,7 @@ impl Process {
         files.push("status".to_owned());
         let mut pinned: Vec<u32> = files
             .iter()
-            .filter_map(|file| cpus::list(&self.line(file, "Cpus_allowed_list")?))
+            .filter_map(|file| cpus::list(&self.field_of(file, "Cpus_allowed_list")?))
             .filter(|list| list.len() < online.len())
             .flatten()
             .collect();
@@ -228,7 +228,7 @@ impl Process {
     }
 
     /// A line of one of its status files, without the name.
-    fn line(&self, file: &str, field: &str) -> Option<String> {
+    fn field_of(&self, file: &str, field: &str) -> Option<String> {
         let file = self.file(file);
         let mut lines = file.text()?.lines();
         lines.find_map(|l| Some(l.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
@@ -245,7 +245,7 @@ impl Process {
     /// # Errors
     ///
     /// If its mappings can't be read: why.
-    pub fn recognised(&self) -> Result<&Recognised, &str> {
+    pub fn recognised_software(&self) -> Result<&Recognised, &str> {
         let recognise = || quell_remedy::recognise_process(&self.root, self.pid);
         let once = || recognise().map_err(|err| format!("{err:#}"));
         self.recognised
@@ -269,8 +269,8 @@ mod tests {
             eprintln!("SKIPPED aio_rings_are_no_files: no io_setup(2) here");
             return;
         }
-        let process = Process::new(Path::new("/"), std::process::id());
-        let maps = process.foreign_maps().unwrap();
+        let process = AuditedProcess::new(Path::new("/"), std::process::id());
+        let maps = process.shared_file_mappings().unwrap();
         // SAFETY: the ring that was made above, which nobody uses.
         unsafe { libc::syscall(libc::SYS_io_destroy, ring) };
         let rings = maps.iter().filter(|m| m.path.starts_with("/[aio]"));

@@ -1,13 +1,13 @@
-//! For whom it is judged: what stalls one program is what another one lives by.
+//! The kind of program that the audit judges for: a setting that stalls one keeps another one fast.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::finding::Severity;
 
-/// What matters to the program.
+/// The aim of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
+pub enum WorkloadProfile {
     /// Every stall counts, memory and power do not: trading, audio, control.
     #[default]
     LowLatency,
@@ -17,7 +17,7 @@ pub enum Profile {
     Database,
 }
 
-impl Profile {
+impl WorkloadProfile {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::LowLatency, Self::Throughput, Self::Database];
 
@@ -32,11 +32,11 @@ impl Profile {
     }
 
     /// How bad a rule's hazard is for this one. Rules are written for low latency.
-    pub(crate) fn weigh(self, rule: &str, severity: Severity) -> Severity {
+    pub(crate) fn weigh_severity(self, rule: &str, severity: Severity) -> Severity {
         let most = match self {
             Self::LowLatency => Severity::Critical,
             // single stalls of some µs are lost in the mean, or in a tail of ms
-            Self::Throughput | Self::Database if IS_JITTER.contains(&rule) => Severity::Info,
+            Self::Throughput | Self::Database if JITTER_RULES.contains(&rule) => Severity::Info,
             // huge pages in the fault cost tails, and save page faults and misses of the TLB
             Self::Throughput if rule == "SYS-THP" => Severity::Info,
             Self::Throughput => Severity::Medium,
@@ -47,7 +47,7 @@ impl Profile {
 }
 
 /// Rules about interruptions of some µs on a CPU that one thread has to itself.
-const IS_JITTER: [&str; 11] = [
+const JITTER_RULES: [&str; 11] = [
     "CPU-ISO",
     "CPU-IDLE",
     "CPU-SMT",
@@ -61,13 +61,13 @@ const IS_JITTER: [&str; 11] = [
     "PROC-BLAST",
 ];
 
-impl fmt::Display for Profile {
+impl fmt::Display for WorkloadProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for Profile {
+impl FromStr for WorkloadProfile {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {

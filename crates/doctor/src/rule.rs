@@ -1,59 +1,59 @@
-//! A rule: what it is about, and how it is asked.
+//! A rule of the audit, and how it is asked.
 
 use quell_event::Cause;
 
-use crate::finding::{Finding, Read, Severity, Status};
+use crate::finding::{FileReading, Finding, FindingStatus, Severity};
 use crate::fix::Fix;
-use crate::harm::{Asked, Callers};
-use crate::look::Look;
-use crate::process::Process;
+use crate::judged_allocators::JudgedAllocators;
+use crate::process::AuditedProcess;
+use crate::system_view::SystemView;
 
-/// What a rule looks at, and how it is asked.
+/// The target of a rule, with the function that checks it.
 #[derive(Clone, Copy)]
-pub enum Check {
+pub enum RuleCheck {
     /// The machine.
-    System(fn(&Look<'_>) -> Checked),
+    System(fn(&SystemView<'_>) -> CheckResult),
     /// One process.
-    Process(fn(&Look<'_>, &Process) -> Checked),
+    Process(fn(&SystemView<'_>, &AuditedProcess) -> CheckResult),
 }
 
 /// One rule.
-pub struct Rule {
+pub struct AuditRule {
     /// Its id, which never changes: scripts ask for it.
     pub id: &'static str,
-    /// What it is about, in a few words.
+    /// Its subject, in a few words.
     pub title: &'static str,
     /// How bad it is where the rule itself doesn't know better, for low latency.
     pub severity: Severity,
     /// Why it stalls.
     pub why: &'static str,
-    /// What the fixes cost.
+    /// The cost of the fixes.
     pub risk: &'static str,
     /// Who says so.
     pub source: &'static str,
     /// Shootdowns of these causes are its harm.
     pub causes: &'static [Cause],
-    /// What it looks at, and how it is asked.
-    pub check: Check,
+    /// Its target, with the function that checks it.
+    pub check: RuleCheck,
 }
 
-/// What a rule says.
+/// The answer of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    pub(crate) status: Option<Status>,
+pub struct CheckResult {
+    pub(crate) status: Option<FindingStatus>,
     pub(crate) severity: Option<Severity>,
-    pub(crate) read: Vec<Read>,
+    pub(crate) read: Vec<FileReading>,
     pub(crate) said: String,
     pub(crate) fixes: Vec<Fix>,
     pub(crate) notes: Vec<String>,
     /// Counters whose growth is its harm.
     pub(crate) counters: Vec<&'static str>,
-    /// Where it is an allocator's rule: what others called for is not its harm.
-    pub(crate) callers: Option<Callers>,
+    /// Where it is an allocator's rule: shootdowns that others called for are not its harm.
+    pub(crate) callers: Option<JudgedAllocators>,
 }
 
-impl Checked {
-    fn new(status: Status, said: String) -> Self {
+impl CheckResult {
+    fn new(status: FindingStatus, said: String) -> Self {
         Self {
             status: Some(status),
             said,
@@ -63,80 +63,80 @@ impl Checked {
 
     /// Nothing is amiss.
     pub(crate) fn ok(said: impl Into<String>) -> Self {
-        Self::new(Status::Ok, said.into())
+        Self::new(FindingStatus::Ok, said.into())
     }
 
     /// Something is.
     pub(crate) fn hazard(said: impl Into<String>) -> Self {
-        Self::new(Status::Hazard, said.into())
+        Self::new(FindingStatus::Hazard, said.into())
     }
 
     /// It can't be told, and why.
     pub(crate) fn unknown(why: impl Into<String>) -> Self {
-        Self::new(Status::Unknown, why.into())
+        Self::new(FindingStatus::Unknown, why.into())
     }
 
-    /// What was read.
-    pub(crate) fn read(mut self, read: impl IntoIterator<Item = Read>) -> Self {
+    /// Adds files that were read.
+    pub(crate) fn with_reads(mut self, read: impl IntoIterator<Item = FileReading>) -> Self {
         self.read.extend(read);
         self
     }
 
-    /// What helps.
-    pub(crate) fn fix(mut self, fix: Fix) -> Self {
+    /// Adds a change that helps.
+    pub(crate) fn with_fix(mut self, fix: Fix) -> Self {
         self.fixes.push(fix);
         self
     }
 
     /// As bad as this, and not as the rule says.
-    pub(crate) fn severity(mut self, severity: Severity) -> Self {
+    pub(crate) fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = Some(severity);
         self
     }
 
     /// Something to know besides.
-    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+    pub(crate) fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
     /// Counters of /proc/vmstat, or others of the evidence, whose growth is its harm.
-    pub(crate) fn grows(mut self, counters: &[&'static str]) -> Self {
+    pub(crate) fn with_harm_counters(mut self, counters: &[&'static str]) -> Self {
         self.counters.extend(counters);
         self
     }
 }
 
-impl Rule {
-    /// Asks the rule, if there is what it looks at. The harm is for [`crate::harm::told`] to tell.
-    pub(crate) fn ask(&self, look: &Look<'_>) -> Option<Asked<'_>> {
+impl AuditRule {
+    /// Asks the rule, if its target is there. [`crate::harm::attribute_harm`] adds the harm.
+    pub(crate) fn ask_rule(&self, look: &SystemView<'_>) -> Option<UnattributedFinding<'_>> {
         let checked = match self.check {
-            Check::System(check) => check(look),
-            Check::Process(check) => {
+            RuleCheck::System(check) => check(look),
+            RuleCheck::Process(check) => {
                 let process = look.process()?;
-                if process.ended() {
-                    Checked::unknown("the process ended")
+                if process.has_ended() {
+                    CheckResult::unknown("the process ended")
                 } else {
                     check(look, process)
                 }
             }
         };
-        let status = checked.status.unwrap_or(Status::Unknown);
+        let status = checked.status.unwrap_or(FindingStatus::Unknown);
         let severity = checked.severity.unwrap_or(self.severity);
         let mut notes = checked.notes;
-        if status == Status::Hazard {
-            notes.extend(look.managers(&checked.fixes));
+        if status == FindingStatus::Hazard {
+            notes.extend(look.revert_warnings(&checked.fixes));
         }
         let finding = Finding {
             rule: self.id,
             title: self.title,
             status,
-            severity: look.profile().weigh(self.id, severity),
+            severity: look.profile().weigh_severity(self.id, severity),
             read: checked.read,
             said: checked.said,
             why: self.why,
             harm: None,
-            fixes: if status == Status::Hazard {
+            fixes: if status == FindingStatus::Hazard {
                 checked.fixes
             } else {
                 Vec::new()
@@ -145,11 +145,30 @@ impl Rule {
             source: self.source,
             notes,
         };
-        Some(Asked {
+        Some(UnattributedFinding {
             rule: self,
             finding,
             counters: checked.counters,
             callers: checked.callers,
         })
+    }
+}
+
+/// A finding whose harm is not told yet.
+pub(crate) struct UnattributedFinding<'r> {
+    pub(crate) rule: &'r AuditRule,
+    pub(crate) finding: Finding,
+    /// Counters whose growth is its harm.
+    pub(crate) counters: Vec<&'static str>,
+    pub(crate) callers: Option<JudgedAllocators>,
+}
+
+impl UnattributedFinding<'_> {
+    pub(crate) fn is_hazard(&self) -> bool {
+        self.finding.status == FindingStatus::Hazard
+    }
+
+    pub(crate) fn is_of_process(&self) -> bool {
+        matches!(self.rule.check, RuleCheck::Process(_))
     }
 }

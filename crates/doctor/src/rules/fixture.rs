@@ -2,25 +2,29 @@
 
 use std::fs;
 
-use crate::evidence::Evidence;
-use crate::finding::{Finding, Status};
+use crate::evidence::HarmEvidence;
+use crate::finding::{Finding, FindingStatus};
 use crate::harm;
-use crate::look::Look;
-use crate::profile::Profile;
-use crate::rule::{Check, Rule};
+use crate::profile::WorkloadProfile;
+use crate::rule::{AuditRule, RuleCheck};
+use crate::system_view::SystemView;
 
 /// The process that is looked at.
-pub(crate) const PID: u32 = 4711;
+pub(crate) const FIXTURE_PID: u32 = 4711;
 
-/// What a rule finds on a machine with these files, and a process [`PID`] with those that begin with `PID/`.
-pub(crate) fn ask(rule: &Rule, files: &[(&str, &str)]) -> Finding {
-    ask_with(rule, files, &Evidence::default())
+/// The finding of a rule on a machine with these files, and a process [`PID`] with those that begin with `PID/`.
+pub(crate) fn ask_rule_on(rule: &AuditRule, files: &[(&str, &str)]) -> Finding {
+    ask_rule_with(rule, files, &HarmEvidence::default())
 }
 
 /// The same, with evidence.
-pub(crate) fn ask_with(rule: &Rule, files: &[(&str, &str)], evidence: &Evidence) -> Finding {
+pub(crate) fn ask_rule_with(
+    rule: &AuditRule,
+    files: &[(&str, &str)],
+    evidence: &HarmEvidence,
+) -> Finding {
     let dir = tempfile::tempdir().unwrap();
-    // by these a rule knows that what is missing is not hidden
+    // by these a rule knows that a missing file is not hidden
     let always = [
         ("/proc/sys/kernel/osrelease", "6.12.0"),
         ("/proc/self/comm", "quell"),
@@ -39,29 +43,29 @@ pub(crate) fn ask_with(rule: &Rule, files: &[(&str, &str)], evidence: &Evidence)
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{text}\n")).unwrap();
     }
-    let pid = matches!(rule.check, Check::Process(_)).then_some(PID);
-    let look = Look::new(dir.path(), pid, Profile::LowLatency, evidence);
-    let asked = rule.ask(&look).expect("what it looks at");
-    harm::told(vec![asked], evidence).remove(0)
+    let pid = matches!(rule.check, RuleCheck::Process(_)).then_some(FIXTURE_PID);
+    let look = SystemView::new(dir.path(), pid, WorkloadProfile::LowLatency, evidence);
+    let asked = rule.ask_rule(&look).expect("what it looks at");
+    harm::attribute_harm(vec![asked], evidence).remove(0)
 }
 
 /// Evidence that a counter has grown by so much.
-pub(crate) fn grown(counter: &str, n: u64) -> Evidence {
-    Evidence {
-        seen: "in 1.00 s".to_owned(),
-        grown: Some([(counter.to_owned(), n)].into()),
-        ..Evidence::default()
+pub(crate) fn evidence_of_growth(counter: &str, n: u64) -> HarmEvidence {
+    HarmEvidence {
+        where_seen: "in 1.00 s".to_owned(),
+        counter_growth: Some([(counter.to_owned(), n)].into()),
+        ..HarmEvidence::default()
     }
 }
 
 /// Its status with these files.
-pub(crate) fn status(rule: &Rule, files: &[(&str, &str)]) -> Status {
-    ask(rule, files).status
+pub(crate) fn status_on(rule: &AuditRule, files: &[(&str, &str)]) -> FindingStatus {
+    ask_rule_on(rule, files).status
 }
 
 /// A hazard, with these fixes for now and lasting ones.
 pub(crate) fn assert_hazard(finding: &Finding, now: &str, lasting: &str) {
-    assert_eq!(finding.status, Status::Hazard, "{finding:#?}");
+    assert_eq!(finding.status, FindingStatus::Hazard, "{finding:#?}");
     assert_eq!(finding.fix_now(), now);
     assert_eq!(finding.fix_lasting(), lasting);
     assert!(!finding.read.is_empty(), "a hazard says what was read");

@@ -1,4 +1,4 @@
-//! One rule a file: what is read, when it is a hazard, why, and the fix.
+//! The rules, a file each: the files that it reads, when they are a hazard, why, and the fix.
 
 #[cfg(test)]
 mod fixture;
@@ -6,25 +6,26 @@ mod machine;
 mod memory;
 mod process;
 
-use crate::look::Look;
-use crate::rule::Rule;
+use crate::rule::AuditRule;
+use crate::system_view::SystemView;
 
 /// Huge pages for all, for those who ask, or for nobody.
-const THP_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+const THP_ENABLED_FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// Said where a counter must grow to tell, and nobody looked twice.
-fn unseen(look: &Look<'_>) -> &'static str {
-    match look.evidence().causes {
+fn why_no_growth(look: &SystemView<'_>) -> &'static str {
+    match look.evidence().shootdowns_by_cause {
         Some(_) => "a trace has no counters, and nobody looked twice",
         None => "nobody looked twice: use --duration",
     }
 }
 
-pub(crate) use machine::{MEMORY_LIMIT, last_set, memory_limit};
-
 /// Every rule, in the order of the documentation.
-pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
-    memory::ALL.iter().chain(machine::ALL).chain(process::ALL)
+pub(crate) fn all_rules() -> impl Iterator<Item = &'static AuditRule> {
+    memory::MEMORY_RULES
+        .iter()
+        .chain(machine::MACHINE_RULES)
+        .chain(process::PROCESS_RULES)
 }
 
 #[cfg(test)]
@@ -36,7 +37,7 @@ mod tests {
     #[test]
     fn rules_are_documented() {
         let docs = include_str!("../../../../docs/doctor.md");
-        for rule in all() {
+        for rule in all_rules() {
             let line = format!("| `{}` | {} | {} |", rule.id, rule.severity, rule.title);
             assert!(docs.contains(&line), "docs/doctor.md lacks: {line}");
         }
@@ -46,7 +47,7 @@ mod tests {
     #[test]
     fn rules_are_whole() {
         let mut ids = HashSet::new();
-        for rule in all() {
+        for rule in all_rules() {
             assert!(ids.insert(rule.id), "{} twice", rule.id);
             let form = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-';
             assert!(rule.id.chars().all(form), "{}", rule.id);

@@ -7,7 +7,7 @@ use quell_agent::cgroups::Name;
 use quell_agent::figures::{Family, Figures, MOST_SERIES, Times, Value};
 use quell_agent::groups::Group;
 use quell_agent::totals::Totals;
-use quell_doctor::{Evidence, Look, Profile, Status, audit};
+use quell_doctor::{FindingStatus, HarmEvidence, SystemView, WorkloadProfile, audit_system};
 use quell_event::{Cause, Mechanism};
 use quell_host::{interrupts, vmstat};
 
@@ -57,14 +57,16 @@ pub(crate) type Hazard = (&'static str, &'static str);
 
 /// All hazards of this machine, and how many rules could not tell.
 pub(crate) fn hazards() -> (Vec<Hazard>, u64) {
-    let evidence = Evidence::default();
-    let look = Look::new(Path::new("/"), None, Profile::default(), &evidence);
-    let findings = audit(&look, |_| true);
+    let evidence = HarmEvidence::default();
+    let look = SystemView::new(Path::new("/"), None, WorkloadProfile::default(), &evidence);
+    let findings = audit_system(&look, |_| true);
     let unknown = findings
         .iter()
-        .filter(|f| f.status == Status::Unknown)
+        .filter(|f| f.status == FindingStatus::Unknown)
         .count() as u64;
-    let hazards = findings.iter().filter(|f| f.status == Status::Hazard);
+    let hazards = findings
+        .iter()
+        .filter(|f| f.status == FindingStatus::Hazard);
     (
         hazards.map(|f| (f.rule, f.severity.name())).collect(),
         unknown,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::Path;
 
-use quell_doctor::apply::{self, Change, Restored};
-use quell_doctor::{Finding, Severity, Status};
+use quell_doctor::apply::{self, RestoreOutcome, SettingChange};
+use quell_doctor::{Finding, FindingStatus, Severity};
 
 use super::text::clean;
 use crate::show::style::BOLD;
@@ -24,21 +24,25 @@ pub(crate) fn make(
     undo: &Path,
 ) -> anyhow::Result<()> {
     let root = Path::new("/");
-    let unknown = findings.iter().filter(|f| f.status == Status::Unknown);
+    let unknown = findings
+        .iter()
+        .filter(|f| f.status == FindingStatus::Unknown);
     let unknown: Vec<&str> = unknown.map(|f| f.rule).collect();
     if !unknown.is_empty() {
         say!("quell: could not be told: {}", unknown.join(", "));
     }
-    let hazards = findings.iter().filter(|f| f.status == Status::Hazard);
+    let hazards = findings
+        .iter()
+        .filter(|f| f.status == FindingStatus::Hazard);
     let (wanted, below): (Vec<Finding>, Vec<Finding>) =
         hazards.cloned().partition(|f| f.severity >= least);
-    let changes = apply::plan(root, &wanted)?;
+    let changes = apply::plan_changes(root, &wanted)?;
     say_on!("{}{}", passed_over(&below, least), left(&wanted, &changes));
     if changes.is_empty() {
         say!("quell: nothing to change: no hazard here has a setting that can be taken back whole");
         return Ok(());
     }
-    apply::is_free(undo).map_err(|err| usage(format!("{err:#}")))?;
+    apply::check_undo_path(undo).map_err(|err| usage(format!("{err:#}")))?;
     say_on!("{}", shown(&changes));
     if !yes && !asked(changes.len())? {
         say!("quell: nothing was changed");
@@ -46,13 +50,13 @@ pub(crate) fn make(
     }
     // the answer may have taken its time
     anyhow::ensure!(
-        apply::plan(root, &wanted)? == changes,
+        apply::plan_changes(root, &wanted)? == changes,
         "the settings have changed meanwhile: nothing was changed; run it again"
     );
-    apply::save(&changes, undo)?;
+    apply::save_undo(&changes, undo)?;
     // said before, for who ends quell half-way; what it is good for is promised when there is something to take back
     say!("quell: {} keeps what was", undo.display());
-    apply::make(root, &changes, undo)?;
+    apply::make_changes(root, &changes, undo)?;
     say!(
         "quell: {} made: 'quell doctor --undo {}' takes {} back, until a restart does",
         plural(changes.len() as u64, "change"),
@@ -75,7 +79,7 @@ fn passed_over(below: &[Finding], least: Severity) -> String {
 }
 
 /// The hazards that no change mends, with what would.
-fn left(hazards: &[Finding], changes: &[Change]) -> String {
+fn left(hazards: &[Finding], changes: &[SettingChange]) -> String {
     let mut out = String::new();
     for hazard in hazards {
         if changes.iter().any(|c| c.rule == hazard.rule) {
@@ -97,7 +101,7 @@ fn left(hazards: &[Finding], changes: &[Change]) -> String {
 }
 
 /// The changes, a line each.
-fn shown(changes: &[Change]) -> String {
+fn shown(changes: &[SettingChange]) -> String {
     let mut out = format!("{BOLD}{}{BOLD:#}\n", plural(changes.len() as u64, "change"));
     for c in changes {
         // writing to a String does not fail
@@ -131,20 +135,20 @@ fn asked(n: usize) -> anyhow::Result<bool> {
 ///
 /// It is none, or not all could be restored.
 pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
-    apply::is_undo(file).map_err(|err| usage(format!("{err:#}")))?;
-    for restored in apply::undo(Path::new("/"), file)? {
+    apply::check_undo_file(file).map_err(|err| usage(format!("{err:#}")))?;
+    for restored in apply::undo_changes(Path::new("/"), file)? {
         match restored {
-            Restored::Is(c) => {
+            RestoreOutcome::AsBefore(c) => {
                 say!("quell: {} is {} again", c.path, clean(&c.before));
             }
-            Restored::Changed(c, now) => {
+            RestoreOutcome::ChangedAgain(c, now) => {
                 let (before, after, now) = (clean(&c.before), clean(&c.after), clean(&now));
                 say!(
                     "quell: {} is {before} again; somebody had made {now} of the {after} that quell wrote",
                     c.path
                 );
             }
-            Restored::Gone(c) => {
+            RestoreOutcome::Gone(c) => {
                 say!(
                     "quell: {} is not there: {} keeps what it said ({}), for when it is back",
                     c.path,
@@ -164,13 +168,13 @@ mod tests {
     /// Check that a hazard without a change is left to the user with its command, and one with a change is not.
     #[test]
     fn what_is_left() {
-        let found = super::super::text_tests::finding("SYS-KSM", Status::Hazard);
+        let found = super::super::text_tests::finding("SYS-KSM", FindingStatus::Hazard);
         let text = left(std::slice::from_ref(&found), &[]);
         assert_eq!(
             text.lines().next(),
             Some("quell: left to you: SYS-KSM           echo 2 > /sys/kernel/mm/ksm/run")
         );
-        let change = Change {
+        let change = SettingChange {
             rule: found.rule.to_owned(),
             path: String::new(),
             before: String::new(),
@@ -182,7 +186,7 @@ mod tests {
     /// Check that hazards below the severity that is asked for are named.
     #[test]
     fn what_is_below() {
-        let found = super::super::text_tests::finding("SYS-KSM", Status::Hazard);
+        let found = super::super::text_tests::finding("SYS-KSM", FindingStatus::Hazard);
         assert_eq!(
             passed_over(&[found.clone(), found], Severity::High),
             "quell: below high, and left alone: SYS-KSM, SYS-KSM; --fail-on names the severity\n"
@@ -193,7 +197,7 @@ mod tests {
     /// Check that each change is shown with its file, what it says and what it will say.
     #[test]
     fn changes_are_shown() {
-        let change = Change {
+        let change = SettingChange {
             rule: "SYS-STAT".to_owned(),
             path: "/proc/sys/vm/stat_interval".to_owned(),
             before: "1".to_owned(),

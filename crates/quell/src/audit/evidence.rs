@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
-use quell_doctor::{Counters, Evidence};
+use quell_doctor::{CounterReadings, HarmEvidence};
 use quell_event::trace::{Meta, Trace};
 use quell_event::{Cause, Summary, Tally};
 use quell_probe::{Probe, ProbeOptions, Scope, StackShare};
@@ -23,7 +23,10 @@ use crate::target::seconds;
 /// # Errors
 ///
 /// If it can't be read.
-pub(crate) fn of_trace(dir: &Path, pid: Option<u32>) -> anyhow::Result<(Evidence, Vec<String>)> {
+pub(crate) fn of_trace(
+    dir: &Path,
+    pid: Option<u32>,
+) -> anyhow::Result<(HarmEvidence, Vec<String>)> {
     let trace = Trace::open(dir)?;
     let (sum, code, garbled) = report::sum_up_trace(&trace)?;
     let report = Report::new(&trace, &sum, &code, garbled);
@@ -33,10 +36,10 @@ pub(crate) fn of_trace(dir: &Path, pid: Option<u32>) -> anyhow::Result<(Evidence
         &host_name(),
         &uname.release().to_string_lossy(),
     );
-    let mut evidence = Evidence {
-        seen: format!("in {}", dir.display()),
-        causes: Some(by_cause(&report.summary)),
-        ..Evidence::default()
+    let mut evidence = HarmEvidence {
+        where_seen: format!("in {}", dir.display()),
+        shootdowns_by_cause: Some(by_cause(&report.summary)),
+        ..HarmEvidence::default()
     };
     let Some(pid) = pid else {
         return Ok((evidence, notes));
@@ -54,13 +57,13 @@ pub(crate) fn of_trace(dir: &Path, pid: Option<u32>) -> anyhow::Result<(Evidence
         } else {
             format!("PID {pid} is not in this trace")
         });
-        evidence.process = Some(HashMap::new());
-        evidence.callers = Some(Vec::new());
+        evidence.process_shootdowns = Some(HashMap::new());
+        evidence.process_callers = Some(Vec::new());
         return Ok((evidence, notes));
     }
-    evidence.process = Some(causes_of(&rows, pid));
+    evidence.process_shootdowns = Some(causes_of(&rows, pid));
     let origins = Places::new(&sum, &code).origins(Some(pid));
-    evidence.callers = Some(origins.into_iter().map(plan_source).collect());
+    evidence.process_callers = Some(origins.into_iter().map(plan_source).collect());
     Ok((evidence, notes))
 }
 
@@ -100,7 +103,10 @@ fn elsewhere(meta: &Meta, host: &str, kernel: &str) -> Vec<String> {
 /// # Errors
 ///
 /// Bad usage, or a probe that fails half-way.
-pub(crate) fn live(pid: Option<u32>, duration: f64) -> anyhow::Result<(Evidence, Option<String>)> {
+pub(crate) fn live(
+    pid: Option<u32>,
+    duration: f64,
+) -> anyhow::Result<(HarmEvidence, Option<String>)> {
     let duration = seconds("--duration", duration)?;
     signals::install()?;
     let root = Path::new("/");
@@ -120,17 +126,17 @@ pub(crate) fn live(pid: Option<u32>, duration: f64) -> anyhow::Result<(Evidence,
     if let (Some(probe), Some(pid)) = (&probe, pid) {
         probe.add_process(pid)?;
     }
-    let before = Counters::read(root, pid);
+    let before = CounterReadings::read(root, pid);
     let began = Instant::now();
     signals::sleep(duration)?;
-    let after = Counters::read(root, pid);
+    let after = CounterReadings::read(root, pid);
     // less than was asked for where it was interrupted
     let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let mut evidence = Evidence::between(&before, &after, format!("in {}", time(ns)));
+    let mut evidence = HarmEvidence::from_counters(&before, &after, format!("in {}", time(ns)));
     if let Some(probe) = &mut probe {
         probe.detach()?;
         let summary = Summary::new(&probe.tally()?, probe.backend().name(), 0);
-        evidence.causes = Some(by_cause(&summary));
+        evidence.shootdowns_by_cause = Some(by_cause(&summary));
     }
     Ok((evidence, refused))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use quell_doctor::{Finding, Profile, Severity, Status};
+use quell_doctor::{Finding, FindingStatus, Severity, WorkloadProfile};
 use quell_event::text::is_plain;
 
 use crate::show::lines::wrap;
@@ -15,25 +15,25 @@ const INDENT: usize = 10;
 
 /// All hazards, whole; a line each for what is unknown, and for what is fine with `all`, or where there is
 /// something to know about it.
-pub(crate) fn text(findings: &[Finding], profile: Profile, all: bool) -> String {
+pub(crate) fn text(findings: &[Finding], profile: WorkloadProfile, all: bool) -> String {
     let of = |status| findings.iter().filter(move |f| f.status == status);
     let mut out = summary(findings, profile);
-    for finding in of(Status::Hazard) {
+    for finding in of(FindingStatus::Hazard) {
         hazard(&mut out, finding);
     }
-    let unknown = of(Status::Unknown);
+    let unknown = of(FindingStatus::Unknown);
     brief(&mut out, "Unknown: could not be told", unknown);
-    let fine = of(Status::Ok).filter(|f| all || !f.notes.is_empty());
+    let fine = of(FindingStatus::Ok).filter(|f| all || !f.notes.is_empty());
     brief(&mut out, "Fine", fine);
     out
 }
 
-fn summary(findings: &[Finding], profile: Profile) -> String {
+fn summary(findings: &[Finding], profile: WorkloadProfile) -> String {
     let count = |status| findings.iter().filter(|f| f.status == status).count() as u64;
-    let hazards = count(Status::Hazard);
+    let hazards = count(FindingStatus::Hazard);
     let harmful = findings
         .iter()
-        .filter(|f| f.status == Status::Hazard && f.harm.is_some())
+        .filter(|f| f.status == FindingStatus::Hazard && f.harm.is_some())
         .count();
     let harm = match harmful {
         0 => String::new(),
@@ -42,8 +42,8 @@ fn summary(findings: &[Finding], profile: Profile) -> String {
     format!(
         "{BOLD}{}{harm}; {} unknown, {} fine{BOLD:#} {DIM}(for {profile}){DIM:#}\n",
         plural(hazards, "hazard"),
-        count(Status::Unknown),
-        count(Status::Ok),
+        count(FindingStatus::Unknown),
+        count(FindingStatus::Ok),
     )
 }
 
@@ -69,7 +69,7 @@ fn hazard(out: &mut String, f: &Finding) {
             out,
             "{:INDENT$}{BOLD}did harm: {}{BOLD:#}",
             "",
-            clean(&harm.what)
+            clean(&harm.description)
         );
     }
     out.push_str(&wrap(

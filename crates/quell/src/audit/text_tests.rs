@@ -1,16 +1,16 @@
 //! The text of an audit, as it is read.
 
-use quell_doctor::{Finding, Fix, Harm, Profile, Read, Severity, Status};
+use quell_doctor::{FileReading, Finding, FindingStatus, Fix, Harm, Severity, WorkloadProfile};
 
 use super::text::text;
 
-pub(super) fn finding(rule: &'static str, status: Status) -> Finding {
+pub(super) fn finding(rule: &'static str, status: FindingStatus) -> Finding {
     Finding {
         rule,
         title: "same-page merging runs",
         status,
         severity: Severity::High,
-        read: vec![Read::new("/sys/kernel/mm/ksm/run", "1")],
+        read: vec![FileReading::new("/sys/kernel/mm/ksm/run", "1")],
         said: "ksmd merges pages".to_owned(),
         why: "ksmd write-protects and merges pages of programs that opted in: a shootdown for each, and the next write to a merged page is a fault that copies it.",
         harm: None,
@@ -28,7 +28,7 @@ pub(super) fn finding(rule: &'static str, status: Status) -> Finding {
 }
 
 fn shown(findings: &[Finding], all: bool) -> String {
-    anstream::adapter::strip_str(&text(findings, Profile::LowLatency, all)).to_string()
+    anstream::adapter::strip_str(&text(findings, WorkloadProfile::LowLatency, all)).to_string()
 }
 
 /// Check that a hazard is told whole, with its harm, and what could not be told in a line.
@@ -36,20 +36,20 @@ fn shown(findings: &[Finding], all: bool) -> String {
 fn hazards_are_told_whole() {
     let harmful = Finding {
         harm: Some(Harm {
-            what: "12 shootdowns by ksm in 5.00 s".to_owned(),
+            description: "12 shootdowns by ksm in 5.00 s".to_owned(),
             count: 12,
         }),
-        ..finding("SYS-KSM", Status::Hazard)
+        ..finding("SYS-KSM", FindingStatus::Hazard)
     };
     let unknown = Finding {
         said: "the setting can't be read\u{1b}[2J".to_owned(),
         notes: Vec::new(),
-        ..finding("SYS-X", Status::Unknown)
+        ..finding("SYS-X", FindingStatus::Unknown)
     };
     let fine = Finding {
         said: "ksmd does not merge".to_owned(),
         notes: Vec::new(),
-        ..finding("SYS-FINE", Status::Ok)
+        ..finding("SYS-FINE", FindingStatus::Ok)
     };
     insta::assert_snapshot!(shown(&[harmful, unknown.clone(), fine.clone()], true), @r#"
     1 hazard, 1 of them did harm; 1 unknown, 1 fine (for low-latency)
@@ -85,7 +85,7 @@ fn notes_of_what_is_fine() {
     let fine = Finding {
         said: "set to never".to_owned(),
         notes: vec!["mongod 8 wants 'always'".to_owned()],
-        ..finding("SYS-THP", Status::Ok)
+        ..finding("SYS-THP", FindingStatus::Ok)
     };
     let said = shown(&[fine], false);
     assert!(said.contains("SYS-THP"), "{said}");

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quell_doctor::emit::Form;
-use quell_doctor::{Profile, Severity};
+use quell_doctor::emit::FixFormat;
+use quell_doctor::{Severity, WorkloadProfile};
 
 use super::number;
 
@@ -18,7 +18,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) pid: Option<u32>,
     /// Judge for this kind of program: low-latency, throughput or database.
     #[arg(long, value_name = "NAME", default_value_t)]
-    pub(crate) profile: Profile,
+    pub(crate) profile: WorkloadProfile,
     /// Watch for this time first: settings that do harm meanwhile come first.
     #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
     pub(crate) duration: Option<f64>,
@@ -41,7 +41,7 @@ pub(crate) struct DoctorArgs {
     /// Print the lasting fixes as a file for sysctl, tmpfiles, systemd, cmdline, tuned, docker, k8s or
     /// shell.
     #[arg(long, value_name = "FORM", conflicts_with = "apply")]
-    pub(crate) emit: Option<Form>,
+    pub(crate) emit: Option<FixFormat>,
     /// Show the changes that mend hazards of --fail-on and above, ask, and make them.
     #[arg(long)]
     pub(crate) apply: bool,

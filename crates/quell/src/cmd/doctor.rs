@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use quell_doctor::emit::Wanted;
+use quell_doctor::emit::EmitOptions;
 use quell_doctor::{
-    Check, Evidence, Finding, Fix, Look, Process, Rule, Severity, Status, audit, emit, rules, sarif,
+    AuditRule, AuditedProcess, Finding, FindingStatus, Fix, HarmEvidence, RuleCheck, Severity,
+    SystemView, all_rules, audit_system, emit, sarif,
 };
 use serde::Serialize;
 
@@ -48,17 +49,17 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             }
             evidence
         }
-        (None, None) => Evidence::default(),
+        (None, None) => HarmEvidence::default(),
     };
-    let look = Look::new(Path::new("/"), args.pid, args.profile, &evidence);
+    let look = SystemView::new(Path::new("/"), args.pid, args.profile, &evidence);
     if let Some(pid) = args
         .pid
-        .filter(|_| look.process().is_some_and(Process::ended))
+        .filter(|_| look.process().is_some_and(AuditedProcess::has_ended))
     {
         say!("quell: process {pid} ended: its rules can't tell");
     }
-    let wanted = |rule: &Rule| asked.is_empty() || asked.contains(&rule.id);
-    let findings = audit(&look, wanted);
+    let wanted = |rule: &AuditRule| asked.is_empty() || asked.contains(&rule.id);
+    let findings = audit_system(&look, wanted);
     if args.apply {
         let least = to_mend(args.fail_on, &asked);
         change::make(&findings, least, args.yes, &args.undo_file)?;
@@ -67,12 +68,12 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let mut out = show::output(args.output.as_deref())?;
     if let Some(form) = args.emit {
         let tuned = look.file("/etc/tuned/active_profile");
-        let wanted = Wanted {
+        let wanted = EmitOptions {
             form,
-            least: to_mend(args.fail_on, &asked),
-            tuned: tuned.text().map(str::to_owned),
+            least_severity: to_mend(args.fail_on, &asked),
+            tuned_profile: tuned.text().map(str::to_owned),
         };
-        print(&mut *out, &emit::emit(&findings, &wanted))?;
+        print(&mut *out, &emit::emit_fixes(&findings, &wanted))?;
         return Ok(ExitCode::SUCCESS);
     }
     let said = if args.json {
@@ -84,10 +85,10 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         };
         serde_json::to_string(&document)? + "\n"
     } else if args.sarif {
-        let of_pid = |rule: &Rule| matches!(rule.check, Check::Process(_));
-        let mut run = rules();
+        let of_pid = |rule: &AuditRule| matches!(rule.check, RuleCheck::Process(_));
+        let mut run = all_rules();
         run.retain(|rule| wanted(rule) && (args.pid.is_some() || !of_pid(rule)));
-        let log = sarif::log(&findings, &run, env!("CARGO_PKG_VERSION"));
+        let log = sarif::sarif_log(&findings, &run, env!("CARGO_PKG_VERSION"));
         serde_json::to_string(&log)? + "\n"
     } else {
         text::text(&findings, args.profile, args.all)
@@ -113,7 +114,7 @@ fn check(args: &DoctorArgs) -> anyhow::Result<Vec<&'static str>> {
 }
 
 fn named(names: &[String], with_pid: bool) -> anyhow::Result<Vec<&'static str>> {
-    let known = rules();
+    let known = all_rules();
     let mut asked = Vec::new();
     for name in names {
         let id = name.trim().to_ascii_uppercase();
@@ -125,7 +126,7 @@ fn named(names: &[String], with_pid: bool) -> anyhow::Result<Vec<&'static str>> 
                 ids.join(", ")
             )));
         };
-        if !with_pid && matches!(rule.check, Check::Process(_)) {
+        if !with_pid && matches!(rule.check, RuleCheck::Process(_)) {
             return Err(usage(format!("{} needs -p PID", rule.id)));
         }
         asked.push(rule.id);
@@ -161,10 +162,10 @@ fn is_remark(f: &Finding) -> bool {
 fn status(findings: &[Finding], least: Severity) -> u8 {
     let hazard = findings
         .iter()
-        .any(|f| f.status == Status::Hazard && f.severity >= least && !is_remark(f));
+        .any(|f| f.status == FindingStatus::Hazard && f.severity >= least && !is_remark(f));
     let unknown = findings
         .iter()
-        .any(|f| f.status == Status::Unknown && f.severity >= least);
+        .any(|f| f.status == FindingStatus::Unknown && f.severity >= least);
     match (hazard, unknown) {
         (true, _) => 1,
         (false, true) => 3,
@@ -214,7 +215,7 @@ mod tests {
         let one = |severity, fixes: &[Fix]| Finding {
             rule: "CPU-X",
             title: "",
-            status: Status::Hazard,
+            status: FindingStatus::Hazard,
             severity,
             read: Vec::new(),
             said: String::new(),

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell_doctor::{Evidence, Finding, Look, Profile, Severity, Status, audit};
+use quell_doctor::{
+    Finding, FindingStatus, HarmEvidence, Severity, SystemView, WorkloadProfile, audit_system,
+};
 use quell_lab::attribute::Class;
 use quell_lab::block::Arm;
 use quell_lab::experiment::Options;
@@ -51,7 +53,7 @@ type Told = (String, Result<Summary, String>);
 #[derive(Serialize)]
 struct Advice {
     rule: &'static str,
-    status: Status,
+    status: FindingStatus,
     severity: Severity,
     said: String,
     fix_now: String,
@@ -112,7 +114,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let mut advice: Vec<Advice> = findings.iter().map(|f| of_rule(f, &ran)).collect();
-    advice.retain(|a| a.status == Status::Hazard || !a.measured.is_empty());
+    advice.retain(|a| a.status == FindingStatus::Hazard || !a.measured.is_empty());
     advice.sort_by(rank);
     let out = if args.json {
         let object = Object {
@@ -129,9 +131,9 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
 
 /// What doctor finds on this machine, before the lab changes anything of it.
 fn findings() -> Vec<Finding> {
-    let evidence = Evidence::default();
-    let look = Look::new(Path::new("/"), None, Profile::default(), &evidence);
-    audit(&look, |_| true)
+    let evidence = HarmEvidence::default();
+    let look = SystemView::new(Path::new("/"), None, WorkloadProfile::default(), &evidence);
+    audit_system(&look, |_| true)
 }
 
 fn of_rule(finding: &Finding, ran: &[Told]) -> Advice {
@@ -220,7 +222,7 @@ fn rank(a: &Advice, b: &Advice) -> std::cmp::Ordering {
     let key = |x: &Advice| {
         let worst = x.measured.iter().filter_map(|m| m.stall_ppm);
         (
-            x.status == Status::Hazard,
+            x.status == FindingStatus::Hazard,
             worst.fold(0.0, f64::max),
             x.severity,
         )
@@ -234,7 +236,7 @@ type Part<'a> = (&'static str, &'a dyn Fn(&Advice) -> bool);
 
 fn text(advice: &[Advice]) -> String {
     let mut out = String::new();
-    let is_hazard = |a: &Advice| a.status == Status::Hazard;
+    let is_hazard = |a: &Advice| a.status == FindingStatus::Hazard;
     let parts: [Part<'_>; 5] = [
         ("Hazards, by what they were measured to cost here", &|a| {
             is_hazard(a) && a.is_measured()
@@ -272,7 +274,7 @@ fn text(advice: &[Advice]) -> String {
             for m in &a.measured {
                 let _ = writeln!(out, "  {}: {}", m.experiment, m.said);
             }
-            if a.status == Status::Hazard {
+            if a.status == FindingStatus::Hazard {
                 for line in a.fix_now.lines() {
                     let _ = writeln!(out, "  fix: {line}");
                 }

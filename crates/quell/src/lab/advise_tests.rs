@@ -7,7 +7,7 @@ use crate::lab::fixture;
 /// with these parameters.
 #[test]
 fn links_name_rules() {
-    let known: Vec<&str> = quell_doctor::rules().iter().map(|r| r.id).collect();
+    let known: Vec<&str> = quell_doctor::all_rules().iter().map(|r| r.id).collect();
     for link in LINKS {
         for rule in link.rules {
             assert!(known.contains(rule), "{rule}");
@@ -23,7 +23,7 @@ fn links_name_rules() {
 }
 
 /// What doctor finds somewhere, as if it were of this rule: which rules apply goes by the machine.
-fn finding(rule: &'static str, status: Status) -> Finding {
+fn finding(rule: &'static str, status: FindingStatus) -> Finding {
     let mut finding = findings().into_iter().next().expect("a finding");
     finding.rule = rule;
     finding.status = status;
@@ -59,7 +59,7 @@ fn evidence_ranks() {
         ("compact".into(), Ok(shown(40_000.0, Verdict::Shown))),
     ];
     let hazards = ["SYS-KSM", "CPU-CEILING", "SYS-SWAP", "SYS-COMPACT"];
-    let findings = hazards.map(|rule| finding(rule, Status::Hazard));
+    let findings = hazards.map(|rule| finding(rule, FindingStatus::Hazard));
     let mut advice: Vec<_> = findings.iter().map(|f| of_rule(f, &ran)).collect();
     advice.sort_by(rank);
     let order: Vec<_> = advice.iter().take(2).map(|a| a.rule).collect();

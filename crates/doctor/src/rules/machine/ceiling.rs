@@ -1,15 +1,16 @@
 //! CPU-CEILING: from how many pages on everything is flushed.
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const FILE: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
+const CEILING_FILE: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
 /// arch/x86/mm/tlb.c.
-const DEFAULT: i64 = 33;
+const DEFAULT_CEILING_PAGES: i64 = 33;
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const CPU_CEILING: AuditRule = AuditRule {
     id: "CPU-CEILING",
     title: "when a shootdown flushes everything",
     severity: Severity::Info,
@@ -18,37 +19,42 @@ pub(super) const RULE: Rule = Rule {
     risk: "None: it is the kernel's own choice.",
     source: "kernel Documentation/arch/x86/tlb.rst; arch/x86/mm/tlb.c, tlb_single_page_flush_ceiling",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_cpu_ceiling),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (value, read) = look.read(FILE);
+fn check_cpu_ceiling(look: &SystemView<'_>) -> CheckResult {
+    let (value, read) = look.read(CEILING_FILE);
     let changed = |n: i64| {
-        Checked::hazard(format!(
-            "{n} pages, and the kernel's own choice is {DEFAULT}"
+        CheckResult::hazard(format!(
+            "{n} pages, and the kernel's own choice is {DEFAULT_CEILING_PAGES}"
         ))
-        .fix(Fix::write(FILE, DEFAULT.to_string()))
+        .with_fix(Fix::set_file(
+            CEILING_FILE,
+            DEFAULT_CEILING_PAGES.to_string(),
+        ))
     };
     let checked = match (value.number(), &value) {
-        (Some(DEFAULT), _) => Checked::ok("33 pages, the kernel's own choice"),
+        (Some(DEFAULT_CEILING_PAGES), _) => CheckResult::ok("33 pages, the kernel's own choice"),
         // counted with CONFIG_DEBUG_TLBFLUSH
-        (Some(n), _) if n < DEFAULT => changed(n).grows(&["nr_tlb_local_flush_all"]),
-        (Some(n), _) => changed(n).grows(&["nr_tlb_local_flush_one"]),
-        (None, Value::Absent) => Checked::ok("this kernel has no such limit"),
-        // read as root, it would be seen
-        (None, Value::Refused(_)) if mounted(look) == Some(false) => {
-            Checked::unknown("debugfs is not mounted: mount -t debugfs none /sys/kernel/debug")
+        (Some(n), _) if n < DEFAULT_CEILING_PAGES => {
+            changed(n).with_harm_counters(&["nr_tlb_local_flush_all"])
         }
-        (None, Value::Refused(why)) => Checked::unknown(format!(
+        (Some(n), _) => changed(n).with_harm_counters(&["nr_tlb_local_flush_one"]),
+        (None, FileValue::Absent) => CheckResult::ok("this kernel has no such limit"),
+        // read as root, it would be seen
+        (None, FileValue::Refused(_)) if is_debugfs_mounted(look) == Some(false) => {
+            CheckResult::unknown("debugfs is not mounted: mount -t debugfs none /sys/kernel/debug")
+        }
+        (None, FileValue::Refused(why)) => CheckResult::unknown(format!(
             "debugfs can't be read: {why} (root, and no lockdown)"
         )),
-        (None, Value::Text(_)) => Checked::unknown("the limit is no number"),
+        (None, FileValue::Text(_)) => CheckResult::unknown("the limit is no number"),
     };
-    checked.read([read])
+    checked.with_reads([read])
 }
 
 /// Whether debugfs is; `None` if that can't be read.
-fn mounted(look: &Look<'_>) -> Option<bool> {
+fn is_debugfs_mounted(look: &SystemView<'_>) -> Option<bool> {
     let mounts = look.file("/proc/self/mounts");
     let mut lines = mounts.text()?.lines();
     Some(lines.any(|l| l.split_ascii_whitespace().nth(1) == Some("/sys/kernel/debug")))
@@ -57,30 +63,42 @@ fn mounted(look: &Look<'_>) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     /// Check that another value is reported with the way back, and that debugfs out of sight is unknown.
     #[test]
     fn another_value_is_reported() {
         assert_hazard(
-            &ask(&RULE, &[(FILE, "1")]),
+            &ask_rule_on(&CPU_CEILING, &[(CEILING_FILE, "1")]),
             "echo 33 > /sys/kernel/debug/x86/tlb_single_page_flush_ceiling",
             "tmpfiles.d: w /sys/kernel/debug/x86/tlb_single_page_flush_ceiling - - - - 33",
         );
-        assert_eq!(status(&RULE, &[(FILE, "512")]), Status::Hazard);
-        assert_eq!(status(&RULE, &[(FILE, "33")]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "x")]), Status::Unknown);
         assert_eq!(
-            status(&RULE, &[]),
-            Status::Unknown,
+            status_on(&CPU_CEILING, &[(CEILING_FILE, "512")]),
+            FindingStatus::Hazard
+        );
+        assert_eq!(
+            status_on(&CPU_CEILING, &[(CEILING_FILE, "33")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            status_on(&CPU_CEILING, &[(CEILING_FILE, "x")]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(
+            status_on(&CPU_CEILING, &[]),
+            FindingStatus::Unknown,
             "debugfs is not mounted"
         );
-        let bare = ask(&RULE, &[("/proc/self/mounts", "proc /proc proc rw 0 0")]);
+        let bare = ask_rule_on(
+            &CPU_CEILING,
+            &[("/proc/self/mounts", "proc /proc proc rw 0 0")],
+        );
         assert!(bare.said.contains("mount -t debugfs"), "{}", bare.said);
         let refused = [("/proc/self/mounts", "none /sys/kernel/debug debugfs rw 0 0")];
-        assert!(ask(&RULE, &refused).said.contains("root"));
+        assert!(ask_rule_on(&CPU_CEILING, &refused).said.contains("root"));
         let mounted = [("/sys/kernel/debug/sched/features", "")];
-        assert_eq!(status(&RULE, &mounted), Status::Ok);
+        assert_eq!(status_on(&CPU_CEILING, &mounted), FindingStatus::Ok);
     }
 }

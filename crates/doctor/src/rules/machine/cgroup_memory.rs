@@ -2,18 +2,17 @@
 
 use quell_event::Cause;
 
-use crate::finding::{Read, Severity};
-use crate::fix::{Fix, quoted};
-use crate::look::{Look, Value};
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, Severity};
+use crate::fix::{Fix, shell_argument};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::Cgroup;
+use crate::cgroup::ControllerCgroup;
+use crate::memory_limits::{CgroupLimit, LIMIT_REACHED_COUNTER, read_limits};
 
-/// Limits of cgroup v1 from here on are none (PAGE_COUNTER_MAX of include/linux/page_counter.h).
-const NONE_V1: u64 = 1 << 62;
-
-pub(super) const RULE: Rule = Rule {
+pub(super) const CG_MEM: AuditRule = AuditRule {
     id: "CG-MEM",
     title: "its cgroup ran into a limit of memory",
     severity: Severity::High,
@@ -23,155 +22,84 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/cgroup-v2.rst, memory.high, memory.max and memory.events; \
              Documentation/admin-guide/cgroup-v1/memory.rst",
     causes: &[Cause::Reclaim],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_cg_mem),
 };
 
-/// How often they were reached, all together.
-pub(crate) const COUNTER: &str = "process.memory_limit_reached";
-
-/// A limit that is set, and how often it was reached.
-struct Limit {
-    /// Of the cgroup that it is of.
-    folder: String,
-    path: String,
-    bytes: u64,
-    reached: u64,
-}
-
-fn check(look: &Look<'_>, process: &Process) -> Checked {
-    let path = process.path("cgroup");
-    let cgroup = Cgroup::of(process, "memory").filter(|c| c.is_visible(look));
+fn check_cg_mem(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    let path = process.proc_path("cgroup");
+    let cgroup =
+        ControllerCgroup::of_process(process, "memory").filter(|c| c.is_visible(look.files()));
     let Some(cgroup) = cgroup else {
-        return Checked::unknown("its cgroup can't be seen from here")
-            .read([Read::new(path, "(not readable)")]);
+        return CheckResult::unknown("its cgroup can't be seen from here")
+            .with_reads([FileReading::new(path, "(not readable)")]);
     };
-    let (limits, unread) = limits(look, &cgroup);
-    let mut reads = vec![Read::new(path, cgroup.folder.clone())];
-    let shown = |l: &Limit| {
-        Read::new(
+    let (limits, unread) = read_limits(look.files(), &cgroup);
+    let mut reads = vec![FileReading::new(path, cgroup.folder.clone())];
+    let shown = |l: &CgroupLimit| {
+        FileReading::new(
             &*l.path,
             format!("{} bytes, reached {} times", l.bytes, l.reached),
         )
     };
     reads.extend(limits.iter().map(shown));
     // how long its tasks waited for memory
-    if let (Value::Text(_), read) = look.read(&format!("{}/memory.pressure", cgroup.folder)) {
+    if let (FileValue::Text(_), read) = look.read(&format!("{}/memory.pressure", cgroup.folder)) {
         reads.push(read);
     }
-    let reached: Vec<&Limit> = limits.iter().filter(|l| l.reached > 0).collect();
+    let reached: Vec<&CgroupLimit> = limits.iter().filter(|l| l.reached > 0).collect();
     let most = reached.iter().max_by_key(|l| l.reached);
     let checked = if let Some(most) = most {
         let said = format!(
             "{} was reached {} times since it was made",
             most.path, most.reached
         );
-        match look.evidence().grown(COUNTER) {
-            Some(0) => Checked::ok(format!("{said}, and not while it was watched")),
-            Some(_) => fixes(look, Checked::hazard(said), &cgroup, &reached),
+        match look.evidence().growth_of(LIMIT_REACHED_COUNTER) {
+            Some(0) => CheckResult::ok(format!("{said}, and not while it was watched")),
+            Some(_) => add_limit_fixes(look, CheckResult::hazard(said), &cgroup, &reached),
             // it may have been once, long ago
-            None => fixes(
+            None => add_limit_fixes(
                 look,
-                Checked::hazard(format!("{said}; when is not known (--duration tells)"))
-                    .severity(Severity::Medium),
+                CheckResult::hazard(format!("{said}; when is not known (--duration tells)"))
+                    .with_severity(Severity::Medium),
                 &cgroup,
                 &reached,
             ),
         }
     } else if unread {
-        Checked::unknown("the limits of its cgroup can't be read")
+        CheckResult::unknown("the limits of its cgroup can't be read")
     } else if limits.is_empty() {
-        Checked::ok("its memory is not limited")
+        CheckResult::ok("its memory is not limited")
     } else {
-        Checked::ok("its limits were not reached so far")
+        CheckResult::ok("its limits were not reached so far")
     };
-    checked.read(reads).grows(&[COUNTER])
+    checked
+        .with_reads(reads)
+        .with_harm_counters(&[LIMIT_REACHED_COUNTER])
 }
 
-/// How often the limits of a process's memory were reached; `None` if that can't be read.
-pub(super) fn reached(look: &Look<'_>, process: &Process) -> Option<u64> {
-    let cgroup = Cgroup::of(process, "memory").filter(|c| c.is_visible(look))?;
-    let (limits, unread) = limits(look, &cgroup);
-    (!unread).then(|| limits.iter().map(|l| l.reached).sum())
-}
-
-/// The limits of a cgroup and of those above, and whether one could not be read.
-fn limits(look: &Look<'_>, cgroup: &Cgroup) -> (Vec<Limit>, bool) {
-    let (mut limits, mut unread) = (Vec::new(), false);
-    for folder in cgroup.levels() {
-        let names: &[&str] = if cgroup.v2 {
-            &["memory.high", "memory.max"]
-        } else {
-            &["memory.limit_in_bytes"]
-        };
-        for name in names {
-            match limit(look, &folder, name) {
-                Ok(limit) => limits.extend(limit),
-                Err(()) => unread = true,
-            }
-        }
-    }
-    (limits, unread)
-}
-
-/// `Ok(None)` where none is set: the root has no such files.
-fn limit(look: &Look<'_>, folder: &str, name: &str) -> Result<Option<Limit>, ()> {
-    let path = format!("{folder}/{name}");
-    let bytes = match look.file(&path) {
-        Value::Absent => return Ok(None),
-        Value::Text(text) if text.trim() == "max" => return Ok(None),
-        Value::Text(text) => text.trim().parse::<u64>().map_err(|_| ())?,
-        Value::Refused(_) => return Err(()),
-    };
-    let reached = match name.strip_prefix("memory.") {
-        Some("limit_in_bytes") if bytes >= NONE_V1 => return Ok(None),
-        Some("limit_in_bytes") => {
-            let failed = look.file(&format!("{folder}/memory.failcnt"));
-            failed.number().and_then(|n| u64::try_from(n).ok())
-        }
-        Some(event) => event_count(look, folder, event),
-        None => None,
-    };
-    let reached = reached.ok_or(())?;
-    Ok(Some(Limit {
-        folder: folder.to_owned(),
-        path,
-        bytes,
-        reached,
-    }))
-}
-
-/// The `.local` file (from 5.2 on) leaves out what happened to cgroups below.
-fn event_count(look: &Look<'_>, folder: &str, event: &str) -> Option<u64> {
-    let local = look.file(&format!("{folder}/memory.events.local"));
-    let events = match local {
-        Value::Absent => look.file(&format!("{folder}/memory.events")),
-        other => other,
-    };
-    let mut lines = events.text()?.lines();
-    lines.find_map(|l| {
-        l.strip_prefix(event)?
-            .strip_prefix(' ')?
-            .trim()
-            .parse()
-            .ok()
-    })
-}
-
-fn fixes(look: &Look<'_>, checked: Checked, cgroup: &Cgroup, reached: &[&Limit]) -> Checked {
+fn add_limit_fixes(
+    look: &SystemView<'_>,
+    checked: CheckResult,
+    cgroup: &ControllerCgroup,
+    reached: &[&CgroupLimit],
+) -> CheckResult {
     let mut checked = checked;
     for limit in reached {
         // memory.high only slows the program down, memory.max still guards the others
         checked = if limit.path.ends_with("/memory.high") {
             checked
-                .fix(Fix::Command(format!("echo max > {}", quoted(&limit.path))))
-                .fix(lifted(cgroup, &limit.folder))
+                .with_fix(Fix::Command(format!(
+                    "echo max > {}",
+                    shell_argument(&limit.path)
+                )))
+                .with_fix(lift_high_limit(cgroup, &limit.folder))
         } else {
             let directive = if cgroup.v2 {
                 "MemoryMax="
             } else {
                 "MemoryLimit="
             };
-            checked.fix(Fix::Advice(format!(
+            checked.with_fix(Fix::Advice(format!(
                 "cgroup: raise {} above what the program and the files it reads need, now {} bytes (systemd: \
                  {directive})",
                 limit.path, limit.bytes
@@ -180,28 +108,30 @@ fn fixes(look: &Look<'_>, checked: Checked, cgroup: &Cgroup, reached: &[&Limit])
     }
     let swap = look.file(&format!("{}/memory.swap.max", cgroup.folder));
     if swap.text().is_some_and(|text| text.trim() != "0") {
-        checked = checked.fix(Fix::Directive("MemorySwapMax=0".to_owned()));
+        checked = checked.with_fix(Fix::Directive("MemorySwapMax=0".to_owned()));
     }
     checked
 }
 
 /// A service lifts its own limit, and not that of a slice above it.
-fn lifted(cgroup: &Cgroup, folder: &str) -> Fix {
+fn lift_high_limit(cgroup: &ControllerCgroup, folder: &str) -> Fix {
     let unit = folder.rsplit('/').next().unwrap_or_default();
     if folder == cgroup.folder || unit.ends_with(".service") {
         return Fix::Directive("MemoryHigh=infinity".to_owned());
     }
     Fix::Advice(format!(
         "systemctl set-property {} MemoryHigh=infinity",
-        quoted(unit)
+        shell_argument(unit)
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{
+        ask_rule_on, ask_rule_with, assert_hazard, evidence_of_growth, status_on,
+    };
 
     const V2: (&str, &str) = ("PID/cgroup", "0::/a.slice/b.service");
     const PROCS: (&str, &str) = ("/sys/fs/cgroup/a.slice/b.service/cgroup.procs", "4711");
@@ -224,7 +154,7 @@ mod tests {
             (ABOVE, "2097152"),
             (EVENTS_ABOVE, "low 0\nhigh 0\nmax 3"),
         ];
-        let found = ask(&RULE, &files);
+        let found = ask_rule_on(&CG_MEM, &files);
         assert_hazard(
             &found,
             "echo max > /sys/fs/cgroup/a.slice/b.service/memory.high",
@@ -246,7 +176,7 @@ mod tests {
             (EVENTS_ABOVE, "high 3\nmax 0"),
         ];
         assert_hazard(
-            &ask(&RULE, &files),
+            &ask_rule_on(&CG_MEM, &files),
             "echo max > /sys/fs/cgroup/a.slice/memory.high",
             "systemctl set-property a.slice MemoryHigh=infinity",
         );
@@ -256,10 +186,18 @@ mod tests {
     #[test]
     fn long_ago() {
         let files = [V2, PROCS, (HIGH, "1048576"), (EVENTS, "high 1\nmax 0")];
-        assert_eq!(ask(&RULE, &files).severity, Severity::Medium);
-        let quiet = ask_with(&RULE, &files, &grown(COUNTER, 0));
-        assert_eq!(quiet.status, Status::Ok);
-        let now = ask_with(&RULE, &files, &grown(COUNTER, 2));
+        assert_eq!(ask_rule_on(&CG_MEM, &files).severity, Severity::Medium);
+        let quiet = ask_rule_with(
+            &CG_MEM,
+            &files,
+            &evidence_of_growth(LIMIT_REACHED_COUNTER, 0),
+        );
+        assert_eq!(quiet.status, FindingStatus::Ok);
+        let now = ask_rule_with(
+            &CG_MEM,
+            &files,
+            &evidence_of_growth(LIMIT_REACHED_COUNTER, 2),
+        );
         assert_eq!(now.severity, Severity::High);
         assert_eq!(now.harm.unwrap().count, 2);
     }
@@ -268,19 +206,22 @@ mod tests {
     #[test]
     fn other_limits() {
         let quiet = [V2, PROCS, (HIGH, "1048576"), (EVENTS, "high 0\nmax 4")];
-        assert_eq!(status(&RULE, &quiet), Status::Ok);
-        assert_eq!(status(&RULE, &[V2, PROCS, (HIGH, "max")]), Status::Ok);
-        assert_eq!(status(&RULE, &[V2, PROCS]), Status::Ok);
+        assert_eq!(status_on(&CG_MEM, &quiet), FindingStatus::Ok);
         assert_eq!(
-            status(&RULE, &[V2, PROCS, (HIGH, "1048576")]),
-            Status::Unknown
+            status_on(&CG_MEM, &[V2, PROCS, (HIGH, "max")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&CG_MEM, &[V2, PROCS]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&CG_MEM, &[V2, PROCS, (HIGH, "1048576")]),
+            FindingStatus::Unknown
         );
         assert_eq!(
-            status(&RULE, &[V2, PROCS, (HIGH, "garbage")]),
-            Status::Unknown
+            status_on(&CG_MEM, &[V2, PROCS, (HIGH, "garbage")]),
+            FindingStatus::Unknown
         );
-        assert_eq!(status(&RULE, &[V2]), Status::Unknown);
-        assert_eq!(status(&RULE, &[]), Status::Unknown);
+        assert_eq!(status_on(&CG_MEM, &[V2]), FindingStatus::Unknown);
+        assert_eq!(status_on(&CG_MEM, &[]), FindingStatus::Unknown);
     }
 
     /// Check that cgroup v1 is read by its own names, and its highest number is no limit.
@@ -294,9 +235,12 @@ mod tests {
                 ("/sys/fs/cgroup/memory/box/memory.failcnt", "7"),
             ]
         };
-        let found = ask(&RULE, &files("1048576"));
-        assert_eq!(found.status, Status::Hazard);
+        let found = ask_rule_on(&CG_MEM, &files("1048576"));
+        assert_eq!(found.status, FindingStatus::Hazard);
         assert!(found.fix_lasting().ends_with("(systemd: MemoryLimit=)"));
-        assert_eq!(status(&RULE, &files("9223372036854771712")), Status::Ok);
+        assert_eq!(
+            status_on(&CG_MEM, &files("9223372036854771712")),
+            FindingStatus::Ok
+        );
     }
 }

@@ -1,15 +1,17 @@
 //! SYS-CLOCK: reading the clock takes a system call.
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+const CURRENT_CLOCK_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const AVAILABLE_CLOCKS_FILE: &str =
+    "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
 /// Clocks that a program reads without the kernel (the vDSO), on any kind of processor.
-const FAST: &[&str] = &[
+const FAST_CLOCKS: &[&str] = &[
     "tsc",
     "kvm-clock",
     "hyperv_clocksource_tsc_page",
@@ -19,7 +21,7 @@ const FAST: &[&str] = &[
     "tod",
 ];
 /// Clocks that take a system call and a slow device, or the hypervisor.
-const SLOW: &[&str] = &[
+const SLOW_CLOCKS: &[&str] = &[
     "hpet",
     "acpi_pm",
     "pit",
@@ -30,9 +32,9 @@ const SLOW: &[&str] = &[
 
 /// Read without the kernel only where the host says that its time stamp counter is stable
 /// (arch/x86/xen/time.c, xen_setup_vsyscall_time_info), which nothing in /sys tells.
-const XEN: &str = "xen";
+const XEN_CLOCK: &str = "xen";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_CLOCK: AuditRule = AuditRule {
     id: "SYS-CLOCK",
     title: "a slow clock",
     severity: Severity::Medium,
@@ -43,63 +45,82 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; Redis documentation, latency; kernel \
              Documentation/admin-guide/kernel-parameters.txt, tsc= and clocksource=",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_clock),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (current, first) = look.read(CURRENT);
-    let (available, second) = look.read(AVAILABLE);
+fn check_sys_clock(look: &SystemView<'_>) -> CheckResult {
+    let (current, first) = look.read(CURRENT_CLOCK_FILE);
+    let (available, second) = look.read(AVAILABLE_CLOCKS_FILE);
     let offered = available.text().unwrap_or_default();
     let has_tsc = offered.split_ascii_whitespace().any(|c| c == "tsc");
     let checked = match (&current, current.text().unwrap_or_default()) {
-        (_, name) if FAST.contains(&name) => Checked::ok(name),
-        (_, name) if (SLOW.contains(&name) || name == XEN) && has_tsc => Checked::hazard(format!("{name}, and tsc is there"))
-            .severity(if name == XEN { Severity::Low } else { Severity::Medium })
-            .fix(Fix::write(CURRENT, "tsc"))
-            .fix(Fix::Cmdline("clocksource=tsc".to_owned()))
-            .fix(Fix::Cmdline("tsc=reliable".to_owned())),
+        (_, name) if FAST_CLOCKS.contains(&name) => CheckResult::ok(name),
+        (_, name) if (SLOW_CLOCKS.contains(&name) || name == XEN_CLOCK) && has_tsc => CheckResult::hazard(format!("{name}, and tsc is there"))
+            .with_severity(if name == XEN_CLOCK { Severity::Low } else { Severity::Medium })
+            .with_fix(Fix::set_file(CURRENT_CLOCK_FILE, "tsc"))
+            .with_fix(Fix::Cmdline("clocksource=tsc".to_owned()))
+            .with_fix(Fix::Cmdline("tsc=reliable".to_owned())),
         // the kernel has found it to run unevenly: forcing it would be worse than a slow clock
-        (_, name) if SLOW.contains(&name) => Checked::hazard(name).fix(Fix::Advice(
+        (_, name) if SLOW_CLOCKS.contains(&name) => CheckResult::hazard(name).with_fix(Fix::Advice(
             "machine: the kernel's log says why it gave tsc up ('Marking TSC unstable'); firmware or host can \
              mend that, and tsc=reliable only hides it"
                 .to_owned(),
         )),
-        (_, XEN) => Checked::unknown("'xen' is slow only where the kernel's log says 'VDSO_CLOCKMODE_PVCLOCK not supported'"),
-        (Value::Absent, _) => Checked::unknown("this kernel does not say which clock it uses"),
-        (Value::Refused(_), _) => Checked::unknown("the clock can't be read"),
-        (Value::Text(_), name) => Checked::unknown(format!("what '{name}' costs is not known here")),
+        (_, XEN_CLOCK) => CheckResult::unknown("'xen' is slow only where the kernel's log says 'VDSO_CLOCKMODE_PVCLOCK not supported'"),
+        (FileValue::Absent, _) => CheckResult::unknown("this kernel does not say which clock it uses"),
+        (FileValue::Refused(_), _) => CheckResult::unknown("the clock can't be read"),
+        (FileValue::Text(_), name) => CheckResult::unknown(format!("what '{name}' costs is not known here")),
     };
-    checked.read([first, second])
+    checked.with_reads([first, second])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     /// Check that a slow clock is a hazard, and that tsc is chosen only where the kernel offers it.
     #[test]
     fn slow_clocks() {
         assert_hazard(
-            &ask(
-                &RULE,
-                &[(CURRENT, "xen"), (AVAILABLE, "xen tsc hpet acpi_pm ")],
+            &ask_rule_on(
+                &SYS_CLOCK,
+                &[
+                    (CURRENT_CLOCK_FILE, "xen"),
+                    (AVAILABLE_CLOCKS_FILE, "xen tsc hpet acpi_pm "),
+                ],
             ),
             "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
             "tmpfiles.d: w /sys/devices/system/clocksource/clocksource0/current_clocksource - - - - tsc\n\
              kernel command line: clocksource=tsc\nkernel command line: tsc=reliable",
         );
         assert_eq!(
-            ask(&RULE, &[(CURRENT, "xen"), (AVAILABLE, "xen tsc")]).severity,
+            ask_rule_on(
+                &SYS_CLOCK,
+                &[
+                    (CURRENT_CLOCK_FILE, "xen"),
+                    (AVAILABLE_CLOCKS_FILE, "xen tsc")
+                ]
+            )
+            .severity,
             Severity::Low
         );
         assert_eq!(
-            status(&RULE, &[(CURRENT, "xen"), (AVAILABLE, "xen")]),
-            Status::Unknown
+            status_on(
+                &SYS_CLOCK,
+                &[(CURRENT_CLOCK_FILE, "xen"), (AVAILABLE_CLOCKS_FILE, "xen")]
+            ),
+            FindingStatus::Unknown
         );
-        let given_up = ask(&RULE, &[(CURRENT, "hpet"), (AVAILABLE, "hpet acpi_pm")]);
-        assert_eq!(given_up.status, Status::Hazard);
+        let given_up = ask_rule_on(
+            &SYS_CLOCK,
+            &[
+                (CURRENT_CLOCK_FILE, "hpet"),
+                (AVAILABLE_CLOCKS_FILE, "hpet acpi_pm"),
+            ],
+        );
+        assert_eq!(given_up.status, FindingStatus::Hazard);
         assert_eq!(given_up.fix_now(), "");
         assert!(
             !given_up.fix_lasting().contains("command line"),
@@ -111,9 +132,15 @@ mod tests {
     #[test]
     fn fast_clocks() {
         for name in ["tsc", "kvm-clock", "arch_sys_counter"] {
-            assert_eq!(status(&RULE, &[(CURRENT, name)]), Status::Ok);
+            assert_eq!(
+                status_on(&SYS_CLOCK, &[(CURRENT_CLOCK_FILE, name)]),
+                FindingStatus::Ok
+            );
         }
-        assert_eq!(status(&RULE, &[(CURRENT, "sundial")]), Status::Unknown);
-        assert_eq!(status(&RULE, &[]), Status::Unknown);
+        assert_eq!(
+            status_on(&SYS_CLOCK, &[(CURRENT_CLOCK_FILE, "sundial")]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(status_on(&SYS_CLOCK, &[]), FindingStatus::Unknown);
     }
 }

@@ -2,24 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::finding::{Read, Severity};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::sysctl_files::{SYSCTL_FOLDERS, SysctlAssignment, read_assignments};
+use crate::system_view::SystemView;
 
-const TUNED: &str = "/etc/tuned/active_profile";
-/// Where settings lie, the first place first: a file hides one of the same name further down (sysctl.d(5)).
-const FOLDERS: &[&str] = &[
-    "/etc/sysctl.d",
-    "/run/sysctl.d",
-    "/usr/local/lib/sysctl.d",
-    "/usr/lib/sysctl.d",
-    "/lib/sysctl.d",
-];
-/// Read last (sysctl(8)), by systemd as a link of the name 99-sysctl.conf.
-const FILE: &str = "/etc/sysctl.conf";
+const TUNED_PROFILE_FILE: &str = "/etc/tuned/active_profile";
+
 /// Settings that rules have fixes for.
-const OURS: &[&str] = &[
+const MENDED_SYSCTLS: &[&str] = &[
     "kernel.numa_balancing",
     "kernel.sched_rt_runtime_us",
     "kernel.timer_migration",
@@ -36,13 +29,13 @@ const OURS: &[&str] = &[
     "vm.watermark_scale_factor",
     "vm.zone_reclaim_mode",
 ];
-/// Programs that change what rules have fixes for, and what they do.
-const MANAGERS: &[(&str, &str)] = &[
+/// Programs that change settings which rules have fixes for, and how.
+const SETTING_MANAGERS: &[(&str, &str)] = &[
     ("ksmtuned", "switches same-page merging on and off"),
     ("numad", "moves programs and their pages between nodes"),
 ];
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const META_CONFLICT: AuditRule = AuditRule {
     id: "META-CONFLICT",
     title: "somebody else sets this too",
     severity: Severity::Info,
@@ -51,13 +44,13 @@ pub(super) const RULE: Rule = Rule {
     risk: "None: it is told where the settings belong.",
     source: "tuned-adm(8); sysctl.d(5)",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_meta_conflict),
 };
 
-fn check(look: &Look<'_>) -> Checked {
+fn check_meta_conflict(look: &SystemView<'_>) -> CheckResult {
     let (mut said, mut reads, mut fixes) = (Vec::new(), Vec::new(), Vec::new());
-    let (profile, read) = look.read(TUNED);
-    if look.runs("tuned") {
+    let (profile, read) = look.read(TUNED_PROFILE_FILE);
+    if look.is_running("tuned") {
         let name = profile
             .text()
             .filter(|p| !p.is_empty())
@@ -68,23 +61,26 @@ fn check(look: &Look<'_>) -> Checked {
         );
         reads.push(read);
     }
-    for (name, what) in MANAGERS.iter().filter(|(name, _)| look.runs(name)) {
+    for (name, what) in SETTING_MANAGERS
+        .iter()
+        .filter(|(name, _)| look.is_running(name))
+    {
         said.push(format!("{name} runs and {what}"));
         fixes.push(format!(
             "{name}: stop it before you set what it manages (systemctl mask --now {name})"
         ));
-        reads.push(Read::new("/proc/*/comm", *name));
+        reads.push(FileReading::new("/proc/*/comm", *name));
     }
-    let (settings, unread) = settings(look);
+    let (settings, unread) = mended_assignments(look);
     for (name, set) in &settings {
         let (now, read) = look.read(&format!("/proc/sys/{}", name.replace('.', "/")));
-        let Some(words) = conflict(name, set, &now) else {
+        let Some(words) = describe_conflict(name, set, &now) else {
             continue;
         };
         said.push(words);
         reads.extend(
             set.iter()
-                .map(|s| Read::new(&*s.file, format!("{name} = {}", s.value))),
+                .map(|s| FileReading::new(&*s.file, format!("{name} = {}", s.value))),
         );
         reads.push(read);
         let last = set.last().map_or("", |s| s.file.as_str());
@@ -94,97 +90,39 @@ fn check(look: &Look<'_>) -> Checked {
     }
     if said.is_empty() {
         let checked = if unread {
-            Checked::unknown("files of sysctl.d can't be read")
-        } else if !look.sees_all() {
-            Checked::unknown("not all processes of the machine can be seen from here")
+            CheckResult::unknown("files of sysctl.d can't be read")
+        } else if !look.sees_all_processes() {
+            CheckResult::unknown("not all processes of the machine can be seen from here")
         } else {
-            Checked::ok("nobody else is seen to set what the rules set")
+            CheckResult::ok("nobody else is seen to set what the rules set")
         };
-        return checked.read([Read::new(
-            FOLDERS[0],
+        return checked.with_reads([FileReading::new(
+            SYSCTL_FOLDERS[0],
             format!("{} of these settings", settings.len()),
         )]);
     }
-    let checked = Checked::hazard(said.join("; ")).read(reads);
+    let checked = CheckResult::hazard(said.join("; ")).with_reads(reads);
     fixes
         .into_iter()
-        .fold(checked, |checked, text| checked.fix(Fix::Advice(text)))
+        .fold(checked, |checked, text| checked.with_fix(Fix::Advice(text)))
 }
 
-/// A setting of a file.
-struct Setting {
-    file: String,
-    value: String,
-}
-
-/// What the files set of ours, in the order in which they are read, and whether one could not be.
-fn settings(look: &Look<'_>) -> (BTreeMap<&'static str, Vec<Setting>>, bool) {
-    let (all, unread) = assignments(look);
-    let mut found = BTreeMap::<_, Vec<Setting>>::new();
+/// The assignments to settings of the rules, in the order in which they are read, and whether one could not be.
+fn mended_assignments(
+    look: &SystemView<'_>,
+) -> (BTreeMap<&'static str, Vec<SysctlAssignment>>, bool) {
+    let (all, unread) = read_assignments(look.files());
+    let mut found = BTreeMap::<_, Vec<SysctlAssignment>>::new();
     for (name, setting) in all {
-        if let Some(ours) = OURS.iter().find(|o| **o == name) {
+        if let Some(ours) = MENDED_SYSCTLS.iter().find(|o| **o == name) {
             found.entry(*ours).or_default().push(setting);
         }
     }
     (found, unread)
 }
 
-/// The last file that sets this, and to what.
-pub(crate) fn last_set(look: &Look<'_>, name: &str) -> Option<(String, String)> {
-    let (all, _) = assignments(look);
-    let last = all.into_iter().rfind(|(set, _)| set == name);
-    last.map(|(_, setting)| (setting.file, setting.value))
-}
-
-/// What the files set, in the order in which they are read, and whether one could not be.
-fn assignments(look: &Look<'_>) -> (Vec<(String, Setting)>, bool) {
-    let mut files = BTreeMap::new();
-    for folder in FOLDERS {
-        for path in look.list(folder, |name| name.ends_with(".conf")) {
-            let name = path.rsplit('/').next().unwrap_or_default().to_owned();
-            files.entry(name).or_insert(path);
-        }
-    }
-    let (mut found, mut unread) = (Vec::new(), false);
-    for file in files.into_values().chain([FILE.to_owned()]) {
-        let text = look.file(&file);
-        unread |= matches!(text, Value::Refused(_));
-        for (name, value) in text
-            .text()
-            .unwrap_or_default()
-            .lines()
-            .filter_map(assignment)
-        {
-            let file = file.clone();
-            found.push((name, Setting { file, value }));
-        }
-    }
-    (found, unread)
-}
-
-/// `name = value`; before the name `-` says that errors are none. A name is written with dots or slashes,
-/// whichever comes first (sysctl.d(5)).
-fn assignment(line: &str) -> Option<(String, String)> {
-    let line = line.trim();
-    if line.starts_with(['#', ';']) {
-        return None;
-    }
-    let (name, value) = line.split_once('=')?;
-    let name = name.trim();
-    let name = name.strip_prefix('-').unwrap_or(name).trim();
-    let slashes = name
-        .find(['.', '/'])
-        .is_some_and(|at| name[at..].starts_with('/'));
-    let name = if slashes {
-        name.replace('/', ".")
-    } else {
-        name.to_owned()
-    };
-    Some((name, value.trim().to_owned()))
-}
-
-/// What of a setting does not agree: two files, or the last file and what is set now.
-fn conflict(name: &str, set: &[Setting], now: &Value) -> Option<String> {
+/// The disagreement about a setting: of two files, or of the last file and its value now.
+fn describe_conflict(name: &str, set: &[SysctlAssignment], now: &FileValue) -> Option<String> {
     let last = set.last()?;
     if let Some(other) = set.iter().find(|s| s.value != last.value) {
         return Some(format!(
@@ -204,8 +142,8 @@ fn conflict(name: &str, set: &[Setting], now: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const NOW: &str = "/proc/sys/vm/compaction_proactiveness";
     const FIRST: &str = "/etc/sysctl.d/10-own.conf";
@@ -215,11 +153,11 @@ mod tests {
     #[test]
     fn managers_are_named() {
         let files = [
-            (TUNED, "balanced"),
+            (TUNED_PROFILE_FILE, "balanced"),
             ("/proc/8/comm", "tuned"),
             ("/proc/9/comm", "numad"),
         ];
-        let found = ask(&RULE, &files);
+        let found = ask_rule_on(&META_CONFLICT, &files);
         assert_hazard(
             &found,
             "",
@@ -227,8 +165,12 @@ mod tests {
              numad: stop it before you set what it manages (systemctl mask --now numad)",
         );
         assert_eq!(found.severity, Severity::Info);
-        assert_eq!(status(&RULE, &files[..1]), Status::Ok, "tuned does not run");
-        assert_eq!(status(&RULE, &[]), Status::Ok);
+        assert_eq!(
+            status_on(&META_CONFLICT, &files[..1]),
+            FindingStatus::Ok,
+            "tuned does not run"
+        );
+        assert_eq!(status_on(&META_CONFLICT, &[]), FindingStatus::Ok);
     }
 
     /// Check that files that don't agree with one another, or with what is set now, are a conflict.
@@ -236,32 +178,41 @@ mod tests {
     fn files_that_disagree() {
         let own = (FIRST, "# ours\nvm.compaction_proactiveness = 0");
         let other = (LAST, "-vm/compaction_proactiveness=20\nkernel.sysrq=16");
-        let found = ask(&RULE, &[own, other, (NOW, "20")]);
+        let found = ask_rule_on(&META_CONFLICT, &[own, other, (NOW, "20")]);
         assert_eq!(
             found.said,
             "/etc/sysctl.d/10-own.conf sets vm.compaction_proactiveness to 0, and \
              /usr/lib/sysctl.d/99-other.conf after it to 20"
         );
-        let fixed = ask(&RULE, &[other, (NOW, "0")]);
+        let fixed = ask_rule_on(&META_CONFLICT, &[other, (NOW, "0")]);
         assert_hazard(
             &fixed,
             "",
             "sysctl.d: set vm.compaction_proactiveness in /usr/lib/sysctl.d/99-other.conf itself, or in a file \
              whose name sorts after it",
         );
-        assert_eq!(status(&RULE, &[own, (NOW, "0")]), Status::Ok);
+        assert_eq!(
+            status_on(&META_CONFLICT, &[own, (NOW, "0")]),
+            FindingStatus::Ok
+        );
         let whole = ("/etc/sysctl.conf", "vm.compaction_proactiveness = 20");
         assert_eq!(
-            status(&RULE, &[own, whole, (NOW, "0")]),
-            Status::Hazard,
+            status_on(&META_CONFLICT, &[own, whole, (NOW, "0")]),
+            FindingStatus::Hazard,
             "read after all others"
         );
         let unseen = ("/proc/2/comm", "bash");
-        assert_eq!(status(&RULE, &[own, unseen, (NOW, "0")]), Status::Unknown);
+        assert_eq!(
+            status_on(&META_CONFLICT, &[own, unseen, (NOW, "0")]),
+            FindingStatus::Unknown
+        );
         let hidden = (
             "/usr/lib/sysctl.d/10-own.conf",
             "vm.compaction_proactiveness = 20",
         );
-        assert_eq!(status(&RULE, &[own, hidden, (NOW, "0")]), Status::Ok);
+        assert_eq!(
+            status_on(&META_CONFLICT, &[own, hidden, (NOW, "0")]),
+            FindingStatus::Ok
+        );
     }
 }

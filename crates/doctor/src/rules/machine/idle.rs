@@ -1,21 +1,22 @@
 //! CPU-IDLE: idle CPUs that sleep deeply.
 
-use crate::finding::{Read, Severity};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{online, parameter};
+use super::common::{kernel_parameter, online_cpus};
 
-const CPU: &str = "/sys/devices/system/cpu";
-const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
-const LATENCY: &str = "/dev/cpu_dma_latency";
+const CPU_FOLDER: &str = "/sys/devices/system/cpu";
+const IDLE_DRIVER_FILE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+const DMA_LATENCY_FILE: &str = "/dev/cpu_dma_latency";
 /// µs to wake up that are no deep sleep: C1 takes 1 to 3 (drivers/idle/intel_idle.c).
-const SHALLOW: i64 = 3;
+const MAX_SHALLOW_WAKE_UP_US: i64 = 3;
 /// States that are named.
-const NAMED: usize = 5;
+const MAX_NAMED_STATES: usize = 5;
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const CPU_IDLE: AuditRule = AuditRule {
     id: "CPU-IDLE",
     title: "idle CPUs sleep deeply",
     severity: Severity::Medium,
@@ -25,39 +26,41 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; tuned profile latency-performance (force_latency); kernel \
              Documentation/admin-guide/pm/cpuidle.rst",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_cpu_idle),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (driver, read) = look.read(DRIVER);
+fn check_cpu_idle(look: &SystemView<'_>) -> CheckResult {
+    let (driver, read) = look.read(IDLE_DRIVER_FILE);
     let checked = match &driver {
-        Value::Absent => Checked::ok("this kernel has no driver of sleep states"),
-        Value::Refused(_) => Checked::unknown("the driver of sleep states can't be read"),
-        Value::Text(name) if name == "none" => {
-            Checked::ok("no driver of sleep states: idle CPUs halt, and sleep no deeper")
+        FileValue::Absent => CheckResult::ok("this kernel has no driver of sleep states"),
+        FileValue::Refused(_) => CheckResult::unknown("the driver of sleep states can't be read"),
+        FileValue::Text(name) if name == "none" => {
+            CheckResult::ok("no driver of sleep states: idle CPUs halt, and sleep no deeper")
         }
-        Value::Text(_) if parameter(&look.cmdline(), "idle") == Some("poll") => {
-            Checked::ok("idle CPUs poll (idle=poll)")
+        FileValue::Text(_)
+            if kernel_parameter(&look.kernel_parameters(), "idle") == Some("poll") =>
+        {
+            CheckResult::ok("idle CPUs poll (idle=poll)")
         }
-        Value::Text(name) => states(look, name),
+        FileValue::Text(name) => check_sleep_states(look, name),
     };
-    checked.read([read])
+    checked.with_reads([read])
 }
 
 /// Asks the states of the hot CPUs, or of all where there are none.
-fn states(look: &Look<'_>, driver: &str) -> Checked {
+fn check_sleep_states(look: &SystemView<'_>, driver: &str) -> CheckResult {
     let hot = look.hot_cpus();
     let cpus = if hot.is_empty() {
-        online(look)
+        online_cpus(look)
     } else {
         hot.clone()
     };
-    let held = held(look);
+    let held = held_wake_up_limit(look);
     let (mut reads, mut deep, mut seen, mut unread) = (vec![held.1], Vec::new(), 0_usize, false);
     for cpu in cpus {
         let limit = held.0.min(resume_limit(look, cpu));
         let mut sleeps = false;
-        for state in look.list(&format!("{CPU}/cpu{cpu}/cpuidle"), |n| {
+        for state in look.files_in(&format!("{CPU_FOLDER}/cpu{cpu}/cpuidle"), |n| {
             n.starts_with("state")
         }) {
             let (latency, read) = look.read(&format!("{state}/latency"));
@@ -67,9 +70,9 @@ fn states(look: &Look<'_>, driver: &str) -> Checked {
                 continue;
             };
             seen += 1;
-            if disable == 0 && latency > SHALLOW && latency <= limit {
+            if disable == 0 && latency > MAX_SHALLOW_WAKE_UP_US && latency <= limit {
                 sleeps = true;
-                if reads.len() <= NAMED {
+                if reads.len() <= MAX_NAMED_STATES {
                     reads.push(read);
                 }
             }
@@ -79,34 +82,36 @@ fn states(look: &Look<'_>, driver: &str) -> Checked {
         }
     }
     let checked = if !deep.is_empty() {
-        hazard(look, driver, &deep, !hot.is_empty())
+        deep_sleep_hazard(look, driver, &deep, !hot.is_empty())
     } else if unread || seen == 0 {
-        Checked::unknown("the sleep states can't be read")
+        CheckResult::unknown("the sleep states can't be read")
     } else {
-        Checked::ok(format!("no sleep takes more than {SHALLOW} µs to leave"))
+        CheckResult::ok(format!(
+            "no sleep takes more than {MAX_SHALLOW_WAKE_UP_US} µs to leave"
+        ))
     };
-    let governor = look.file(&format!("{CPU}/cpu0/cpufreq/scaling_governor"));
+    let governor = look.file(&format!("{CPU_FOLDER}/cpu0/cpufreq/scaling_governor"));
     let checked = match governor.text() {
         Some("performance") | None => checked,
-        Some(other) => checked.note(format!(
+        Some(other) => checked.with_note(format!(
             "scaling_governor is '{other}': 'performance' keeps the clock up"
         )),
     };
-    checked.read(reads)
+    checked.with_reads(reads)
 }
 
-fn hazard(look: &Look<'_>, driver: &str, deep: &[u32], hot: bool) -> Checked {
+fn deep_sleep_hazard(look: &SystemView<'_>, driver: &str, deep: &[u32], hot: bool) -> CheckResult {
     let which = quell_host::cpus::text(deep);
-    let mut checked = Checked::hazard(format!(
-        "CPUs {which} may sleep so that they take more than {SHALLOW} µs to wake up ({driver})"
+    let mut checked = CheckResult::hazard(format!(
+        "CPUs {which} may sleep so that they take more than {MAX_SHALLOW_WAKE_UP_US} µs to wake up ({driver})"
     ));
     let limits = deep.iter().map(|&cpu| resume_path(cpu));
     // of single CPUs from 4.x on (Documentation/ABI/testing/sysfs-devices-power)
-    for path in limits.filter(|path| hot && look.file(path) != Value::Absent) {
-        checked = checked.fix(Fix::write(path, SHALLOW.to_string()));
+    for path in limits.filter(|path| hot && look.file(path) != FileValue::Absent) {
+        checked = checked.with_fix(Fix::set_file(path, MAX_SHALLOW_WAKE_UP_US.to_string()));
     }
-    checked = checked.fix(Fix::Advice(format!(
-        "program: hold {LATENCY} open, with 0 written to it, while it runs"
+    checked = checked.with_fix(Fix::Advice(format!(
+        "program: hold {DMA_LATENCY_FILE} open, with 0 written to it, while it runs"
     )));
     // without intel_idle the firmware's states are used instead (drivers/acpi/processor_idle.c)
     let parameters: &[&str] = match driver {
@@ -115,7 +120,7 @@ fn hazard(look: &Look<'_>, driver: &str, deep: &[u32], hot: bool) -> Checked {
         _ => &["cpuidle.off=1"],
     };
     for parameter in parameters {
-        checked = checked.fix(Fix::Cmdline((*parameter).to_owned()));
+        checked = checked.with_fix(Fix::Cmdline((*parameter).to_owned()));
     }
     checked
 }
@@ -123,26 +128,29 @@ fn hazard(look: &Look<'_>, driver: &str, deep: &[u32], hot: bool) -> Checked {
 /// How long a wake-up may take, of all CPUs, as programs that hold the file open ask for it: four bytes of a
 /// number (kernel/power/qos.c). The kernel's own is 2000 s; from 128 µs on it is no UTF-8 and comes out changed,
 /// which is no limit that would help.
-fn held(look: &Look<'_>) -> (i64, Read) {
-    let value = look.file(LATENCY);
+fn held_wake_up_limit(look: &SystemView<'_>) -> (i64, FileReading) {
+    let value = look.file(DMA_LATENCY_FILE);
     let bytes = value.text().map(str::as_bytes);
     let limit = bytes.and_then(|b| <[u8; 4]>::try_from(b).ok());
     let limit = limit.map(|b| i64::from(i32::from_ne_bytes(b)));
     let shown = match (&value, limit) {
         (_, Some(us)) => format!("{us} µs"),
-        (Value::Text(_), None) => "no limit below 128 µs".to_owned(),
-        (Value::Absent, _) => "(absent)".to_owned(),
-        (Value::Refused(why), _) => format!("({why})"),
+        (FileValue::Text(_), None) => "no limit below 128 µs".to_owned(),
+        (FileValue::Absent, _) => "(absent)".to_owned(),
+        (FileValue::Refused(why), _) => format!("({why})"),
     };
-    (limit.unwrap_or(i64::MAX), Read::new(LATENCY, shown))
+    (
+        limit.unwrap_or(i64::MAX),
+        FileReading::new(DMA_LATENCY_FILE, shown),
+    )
 }
 
 fn resume_path(cpu: u32) -> String {
-    format!("{CPU}/cpu{cpu}/power/pm_qos_resume_latency_us")
+    format!("{CPU_FOLDER}/cpu{cpu}/power/pm_qos_resume_latency_us")
 }
 
 /// The same of one CPU: 0 stands for no limit, and `n/a` for none at all.
-fn resume_limit(look: &Look<'_>, cpu: u32) -> i64 {
+fn resume_limit(look: &SystemView<'_>, cpu: u32) -> i64 {
     let value = look.file(&resume_path(cpu));
     match (value.text(), value.number()) {
         (Some("n/a"), _) => 0,
@@ -154,8 +162,8 @@ fn resume_limit(look: &Look<'_>, cpu: u32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const ISOLATED: (&str, &str) = ("/sys/devices/system/cpu/isolated", "2");
     const RESUME: &str = "/sys/devices/system/cpu/cpu2/power/pm_qos_resume_latency_us";
@@ -164,7 +172,7 @@ mod tests {
     fn machine(disable: &'static str) -> Vec<(&'static str, &'static str)> {
         vec![
             ISOLATED,
-            (DRIVER, "intel_idle"),
+            (IDLE_DRIVER_FILE, "intel_idle"),
             ("/sys/devices/system/cpu/cpu2/cpuidle/state1/latency", "2"),
             ("/sys/devices/system/cpu/cpu2/cpuidle/state1/disable", "0"),
             ("/sys/devices/system/cpu/cpu2/cpuidle/state3/latency", "133"),
@@ -181,7 +189,7 @@ mod tests {
     fn deep_is_a_hazard() {
         let mut files = machine("0");
         files.push((GOVERNOR, "powersave"));
-        let found = ask(&RULE, &files);
+        let found = ask_rule_on(&CPU_IDLE, &files);
         assert_hazard(
             &found,
             "echo 3 > /sys/devices/system/cpu/cpu2/power/pm_qos_resume_latency_us",
@@ -195,27 +203,33 @@ mod tests {
     /// Check that a state that is disabled, or that a limit forbids, is none.
     #[test]
     fn limits_count() {
-        assert_eq!(status(&RULE, &machine("1")), Status::Ok);
+        assert_eq!(status_on(&CPU_IDLE, &machine("1")), FindingStatus::Ok);
         for (path, text, expected) in [
-            (LATENCY, "\0\0\0\0", Status::Ok),
-            (LATENCY, "\x03\0\0\0", Status::Ok),
-            (LATENCY, "\0\u{fffd}5w", Status::Hazard),
-            (RESUME, "n/a", Status::Ok),
-            (RESUME, "3", Status::Ok),
-            (RESUME, "200", Status::Hazard),
-            ("/proc/cmdline", "idle=poll", Status::Ok),
+            (DMA_LATENCY_FILE, "\0\0\0\0", FindingStatus::Ok),
+            (DMA_LATENCY_FILE, "\x03\0\0\0", FindingStatus::Ok),
+            (DMA_LATENCY_FILE, "\0\u{fffd}5w", FindingStatus::Hazard),
+            (RESUME, "n/a", FindingStatus::Ok),
+            (RESUME, "3", FindingStatus::Ok),
+            (RESUME, "200", FindingStatus::Hazard),
+            ("/proc/cmdline", "idle=poll", FindingStatus::Ok),
         ] {
             let mut files = machine("0");
             files.push((path, text));
-            assert_eq!(status(&RULE, &files), expected, "{path} {text:?}");
+            assert_eq!(status_on(&CPU_IDLE, &files), expected, "{path} {text:?}");
         }
     }
 
     /// Check that a machine without sleep states is fine, and one whose states can't be read is unknown.
     #[test]
     fn without_states() {
-        assert_eq!(status(&RULE, &[(DRIVER, "none")]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(DRIVER, "acpi_idle")]), Status::Unknown);
+        assert_eq!(
+            status_on(&CPU_IDLE, &[(IDLE_DRIVER_FILE, "none")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&CPU_IDLE, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&CPU_IDLE, &[(IDLE_DRIVER_FILE, "acpi_idle")]),
+            FindingStatus::Unknown
+        );
     }
 }

@@ -2,18 +2,18 @@
 
 use quell_host::flush::{Silent, without_interrupts};
 
-use crate::finding::{Read, Severity};
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{Flag, config, flag, release};
+use super::common::{X86Flag, kernel_config, kernel_version, read_x86_flag};
 
 /// The first kernel that uses it (arch/x86/mm/tlb.c, X86_FEATURE_INVLPGB).
-const SINCE: (u32, u32) = (6, 15);
-const OPTION: &str = "CONFIG_BROADCAST_TLB_FLUSH=y";
+const FIRST_INVLPGB_KERNEL: (u32, u32) = (6, 15);
+const INVLPGB_OPTION: &str = "CONFIG_BROADCAST_TLB_FLUSH=y";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const CPU_INVLPGB: AuditRule = AuditRule {
     id: "CPU-INVLPGB",
     title: "flushes without interrupts are not used",
     severity: Severity::Info,
@@ -22,65 +22,65 @@ pub(super) const RULE: Rule = Rule {
     risk: "A new kernel; and shootdowns by INVLPGB are counted nowhere.",
     source: "kernel arch/x86/Kconfig.cpu, BROADCAST_TLB_FLUSH; AMD64 Architecture Programmer's Manual, volume 3",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_cpu_invlpgb),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    judge(look, without_interrupts().contains(&Silent::Invlpgb))
+fn check_cpu_invlpgb(look: &SystemView<'_>) -> CheckResult {
+    judge_invlpgb(look, without_interrupts().contains(&Silent::Invlpgb))
 }
 
-fn judge(look: &Look<'_>, has: bool) -> Checked {
+fn judge_invlpgb(look: &SystemView<'_>, has: bool) -> CheckResult {
     let said = if has { "INVLPGB" } else { "no INVLPGB" };
-    let cpuid = Read::new("CPUID 8000_0008h EBX bit 3", said);
+    let cpuid = FileReading::new("CPUID 8000_0008h EBX bit 3", said);
     let (_, read) = look.read("/proc/sys/kernel/osrelease");
     // the configuration tells it of kernels that had it added, too
-    let knows = match config(look) {
-        Some(text) => Some(text.lines().any(|l| l == OPTION)),
-        None => release(look).map(|r| r >= SINCE),
+    let knows = match kernel_config(look) {
+        Some(text) => Some(text.lines().any(|l| l == INVLPGB_OPTION)),
+        None => kernel_version(look).map(|r| r >= FIRST_INVLPGB_KERNEL),
     };
-    let (pcid, pcid_read) = flag(look, "pcid");
+    let (pcid, pcid_read) = read_x86_flag(look, "pcid");
     let checked = match (has, knows, pcid) {
-        (false, ..) => Checked::ok("this processor has no INVLPGB"),
-        (_, None, _) => Checked::unknown("the kernel's version can't be read"),
-        (_, Some(false), _) => Checked::hazard("this kernel does not use the processor's INVLPGB")
-            .fix(Fix::Advice("kernel: 6.15 or later".to_owned())),
+        (false, ..) => CheckResult::ok("this processor has no INVLPGB"),
+        (_, None, _) => CheckResult::unknown("the kernel's version can't be read"),
+        (_, Some(false), _) => CheckResult::hazard("this kernel does not use the processor's INVLPGB")
+            .with_fix(Fix::Advice("kernel: 6.15 or later".to_owned())),
         // the kernel gives INVLPGB up with PCID (arch/x86/kernel/cpu/cpuid-deps.c)
-        (_, _, Flag::Lacks) => Checked::hazard("the kernel gives INVLPGB up, because it has no PCID")
-            .fix(Fix::Advice("see CPU-PCID".to_owned())),
-        _ => Checked::ok("the kernel uses INVLPGB for processes that run on many CPUs")
-            .note("what is flushed by INVLPGB is no shootdown: it interrupts nobody and is counted nowhere"),
+        (_, _, X86Flag::Lacks) => CheckResult::hazard("the kernel gives INVLPGB up, because it has no PCID")
+            .with_fix(Fix::Advice("see CPU-PCID".to_owned())),
+        _ => CheckResult::ok("the kernel uses INVLPGB for processes that run on many CPUs")
+            .with_note("what is flushed by INVLPGB is no shootdown: it interrupts nobody and is counted nowhere"),
     };
-    checked.read([cpuid, read, pcid_read])
+    checked.with_reads([cpuid, read, pcid_read])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const KERNEL: &str = "/proc/sys/kernel/osrelease";
     const INFO: &str = "/proc/cpuinfo";
-    const WITH: Rule = Rule {
-        check: Check::System(|look| judge(look, true)),
-        ..RULE
+    const WITH: AuditRule = AuditRule {
+        check: RuleCheck::System(|look| judge_invlpgb(look, true)),
+        ..CPU_INVLPGB
     };
-    const WITHOUT: Rule = Rule {
-        check: Check::System(|look| judge(look, false)),
-        ..RULE
+    const WITHOUT: AuditRule = AuditRule {
+        check: RuleCheck::System(|look| judge_invlpgb(look, false)),
+        ..CPU_INVLPGB
     };
 
     /// Check that a processor that has it under an old kernel is reported, and one without never.
     #[test]
     fn unused_is_reported() {
         let old = [(KERNEL, "6.14.9-1-amd64"), (INFO, "flags : pcid")];
-        assert_hazard(&ask(&WITH, &old), "", "kernel: 6.15 or later");
-        assert_eq!(status(&WITHOUT, &old), Status::Ok);
+        assert_hazard(&ask_rule_on(&WITH, &old), "", "kernel: 6.15 or later");
+        assert_eq!(status_on(&WITHOUT, &old), FindingStatus::Ok);
         let new = [(KERNEL, "6.15.0"), (INFO, "flags : pcid")];
-        assert_eq!(status(&WITH, &new), Status::Ok);
-        assert_eq!(status(&WITH, &[(KERNEL, "x")]), Status::Unknown);
+        assert_eq!(status_on(&WITH, &new), FindingStatus::Ok);
+        assert_eq!(status_on(&WITH, &[(KERNEL, "x")]), FindingStatus::Unknown);
         let without_pcid = [(KERNEL, "6.15.0"), (INFO, "flags : fpu")];
-        assert_eq!(status(&WITH, &without_pcid), Status::Hazard);
+        assert_eq!(status_on(&WITH, &without_pcid), FindingStatus::Hazard);
     }
 
     /// Check that the kernel's configuration counts more than its version.
@@ -94,9 +94,12 @@ mod tests {
             ]
         };
         assert_eq!(
-            status(&WITH, &files("CONFIG_A=y\nCONFIG_BROADCAST_TLB_FLUSH=y")),
-            Status::Ok
+            status_on(&WITH, &files("CONFIG_A=y\nCONFIG_BROADCAST_TLB_FLUSH=y")),
+            FindingStatus::Ok
         );
-        assert_eq!(status(&WITH, &files("CONFIG_A=y")), Status::Hazard);
+        assert_eq!(
+            status_on(&WITH, &files("CONFIG_A=y")),
+            FindingStatus::Hazard
+        );
     }
 }

@@ -2,17 +2,21 @@
 
 use quell_host::cpus;
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{ISOLATED, NOHZ_FULL, cpu_list, for_hot, online, parameter, without};
+use super::common::{
+    ISOLATED_CPUS_FILE, NOHZ_FULL_FILE, check_hot_cpus, cpu_list, cpus_without, kernel_parameter,
+    online_cpus,
+};
 
-const PARTITIONS: &str = "/sys/fs/cgroup/cpuset.cpus.isolated";
-const CMDLINE: &str = "/proc/cmdline";
+const ISOLATED_PARTITIONS_FILE: &str = "/sys/fs/cgroup/cpuset.cpus.isolated";
+const KERNEL_PARAMETERS_FILE: &str = "/proc/cmdline";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const CPU_ISO: AuditRule = AuditRule {
     id: "CPU-ISO",
     title: "hot CPUs are not set apart",
     severity: Severity::Medium,
@@ -22,20 +26,20 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/admin-guide/kernel-parameters.txt, \
              Documentation/timers/no_hz.rst; tuned profile cpu-partitioning",
     causes: &[],
-    check: Check::System(|look| for_hot(look, check)),
+    check: RuleCheck::System(|look| check_hot_cpus(look, check_cpu_iso)),
 };
 
-fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
-    let (isolated, first) = look.read(ISOLATED);
-    let (partitions, second) = look.read(PARTITIONS);
-    let (full, third) = look.read(NOHZ_FULL);
-    let (_, fourth) = look.read(CMDLINE);
-    let words = look.cmdline();
+fn check_cpu_iso(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
+    let (isolated, first) = look.read(ISOLATED_CPUS_FILE);
+    let (partitions, second) = look.read(ISOLATED_PARTITIONS_FILE);
+    let (full, third) = look.read(NOHZ_FULL_FILE);
+    let (_, fourth) = look.read(KERNEL_PARAMETERS_FILE);
+    let words = look.kernel_parameters();
     let lists = [&isolated, &partitions, &full].map(cpu_list);
     let unread = lists.iter().any(Option::is_none);
     // a list that can't be read counts as one of all: what it lacks can't be told
     let left = |list: &Option<Vec<u32>>| match list {
-        Some(covered) => without(hot, covered),
+        Some(covered) => cpus_without(hot, covered),
         None => Vec::new(),
     };
     let shared: Vec<u32> = left(&lists[0])
@@ -44,8 +48,8 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
         .collect();
     let ticked = left(&lists[2]);
     // the CPUs of nohz_full= are taken from RCU too (kernel/rcu/tree_nocb.h, rcu_init_nohz)
-    let callbacks = match nocbs(look, &words) {
-        Some(nocbs) => without(&ticked, &nocbs),
+    let callbacks = match nocbs_cpus(look, &words) {
+        Some(nocbs) => cpus_without(&ticked, &nocbs),
         None => Vec::new(),
     };
     let parts = [
@@ -59,40 +63,40 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
         .map(|(cpus, what)| format!("{what} {}", cpus::text(cpus)))
         .collect();
     let checked = if said.is_empty() && unread {
-        Checked::unknown("which CPUs are set apart can't be read")
+        CheckResult::unknown("which CPUs are set apart can't be read")
     } else if said.is_empty() {
-        Checked::ok("the hot CPUs are set apart")
+        CheckResult::ok("the hot CPUs are set apart")
     } else {
         let list = cpus::text(hot);
-        let mut checked = Checked::hazard(said.join("; "));
+        let mut checked = CheckResult::hazard(said.join("; "));
         if !shared.is_empty() {
             checked = checked
-                .fix(Fix::Advice(format!(
+                .with_fix(Fix::Advice(format!(
                     "cgroup v2: a cgroup with cpuset.cpus={list} and cpuset.cpus.partition=isolated, and the \
                      program in it, sets them apart without a restart"
                 )))
-                .fix(Fix::Cmdline(format!("isolcpus={list}")));
+                .with_fix(Fix::Cmdline(format!("isolcpus={list}")));
         }
         if !ticked.is_empty() {
-            checked = without_ticks(checked, &full, hot);
+            checked = add_tick_fixes(checked, &full, hot);
             // ticks of all CPUs at once meet at the same locks
-            if parameter(&words, "skew_tick").is_none() {
-                checked = checked.fix(Fix::Cmdline("skew_tick=1".to_owned()));
+            if kernel_parameter(&words, "skew_tick").is_none() {
+                checked = checked.with_fix(Fix::Cmdline("skew_tick=1".to_owned()));
             }
         }
         if !callbacks.is_empty() {
-            checked = checked.fix(Fix::Cmdline(format!("rcu_nocbs={list}")));
+            checked = checked.with_fix(Fix::Cmdline(format!("rcu_nocbs={list}")));
         }
         checked
     };
-    checked.read([first, second, third, fourth])
+    checked.with_reads([first, second, third, fourth])
 }
 
-fn without_ticks(checked: Checked, full: &Value, hot: &[u32]) -> Checked {
+fn add_tick_fixes(checked: CheckResult, full: &FileValue, hot: &[u32]) -> CheckResult {
     // the kernel takes the CPU that it starts on from the list (kernel/time/tick-sched.c, tick_nohz_init)
-    let list = cpus::text(&without(hot, &[0]));
+    let list = cpus::text(&cpus_without(hot, &[0]));
     let checked = if hot.contains(&0) {
-        checked.fix(Fix::Advice(
+        checked.with_fix(Fix::Advice(
             "program: run it on another CPU than 0, which keeps the time and can't be without ticks".to_owned(),
         ))
     } else {
@@ -100,19 +104,19 @@ fn without_ticks(checked: Checked, full: &Value, hot: &[u32]) -> Checked {
     };
     match full {
         _ if list.is_empty() => checked,
-        Value::Absent => checked.fix(Fix::Advice(format!(
+        FileValue::Absent => checked.with_fix(Fix::Advice(format!(
             "kernel: one with CONFIG_NO_HZ_FULL, which this one lacks, and nohz_full={list}"
         ))),
-        _ => checked.fix(Fix::Cmdline(format!("nohz_full={list}"))),
+        _ => checked.with_fix(Fix::Cmdline(format!("nohz_full={list}"))),
     }
 }
 
 /// The CPUs of rcu_nocbs=; without a list they are none (Documentation/admin-guide/kernel-parameters.txt).
 /// `None` for what the kernel takes and nobody writes, such as `0-8:2/4`.
-fn nocbs(look: &Look<'_>, words: &[String]) -> Option<Vec<u32>> {
-    match parameter(words, "rcu_nocbs") {
+fn nocbs_cpus(look: &SystemView<'_>, words: &[String]) -> Option<Vec<u32>> {
+    match kernel_parameter(words, "rcu_nocbs") {
         None | Some("") => Some(Vec::new()),
-        Some("all") => Some(online(look)),
+        Some("all") => Some(online_cpus(look)),
         Some(text) => cpus::list(text),
     }
 }
@@ -120,18 +124,18 @@ fn nocbs(look: &Look<'_>, words: &[String]) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     /// Check that CPUs that are kept from the scheduler only are a hazard, with what is still missing.
     #[test]
     fn half_set_apart() {
-        let found = ask(
-            &RULE,
+        let found = ask_rule_on(
+            &CPU_ISO,
             &[
-                (ISOLATED, "2-3"),
-                (NOHZ_FULL, "  (null)"),
-                (CMDLINE, "isolcpus=2-3"),
+                (ISOLATED_CPUS_FILE, "2-3"),
+                (NOHZ_FULL_FILE, "  (null)"),
+                (KERNEL_PARAMETERS_FILE, "isolcpus=2-3"),
             ],
         );
         assert_hazard(
@@ -144,7 +148,14 @@ mod tests {
             found.said,
             "the timer ticks on CPUs 2-3; callbacks of RCU run on CPUs 2-3"
         );
-        let tickless = ask(&RULE, &[(NOHZ_FULL, "2-3"), (ISOLATED, ""), (CMDLINE, "")]);
+        let tickless = ask_rule_on(
+            &CPU_ISO,
+            &[
+                (NOHZ_FULL_FILE, "2-3"),
+                (ISOLATED_CPUS_FILE, ""),
+                (KERNEL_PARAMETERS_FILE, ""),
+            ],
+        );
         assert!(
             tickless.said.starts_with("other tasks"),
             "{}",
@@ -158,15 +169,15 @@ mod tests {
     fn the_first_cpu_ticks() {
         let files = |isolated| {
             [
-                (ISOLATED, isolated),
-                (NOHZ_FULL, ""),
-                (CMDLINE, "rcu_nocbs=all skew_tick=1"),
+                (ISOLATED_CPUS_FILE, isolated),
+                (NOHZ_FULL_FILE, ""),
+                (KERNEL_PARAMETERS_FILE, "rcu_nocbs=all skew_tick=1"),
             ]
         };
         let other = "program: run it on another CPU than 0, which keeps the time and can't be without ticks";
-        assert_hazard(&ask(&RULE, &files("0")), "", other);
+        assert_hazard(&ask_rule_on(&CPU_ISO, &files("0")), "", other);
         assert_hazard(
-            &ask(&RULE, &files("0,2")),
+            &ask_rule_on(&CPU_ISO, &files("0,2")),
             "",
             &format!("{other}\nkernel command line: nohz_full=2"),
         );
@@ -175,24 +186,33 @@ mod tests {
     /// Check that CPUs that are set apart in full are fine, and so is a machine without any.
     #[test]
     fn set_apart() {
-        let files = [(ISOLATED, "2-3"), (NOHZ_FULL, "2-3")];
-        assert_eq!(status(&RULE, &files), Status::Ok);
-        let partition = [(PARTITIONS, "2-3"), (NOHZ_FULL, "2-3")];
-        assert_eq!(status(&RULE, &partition), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(ISOLATED, "garbage")]), Status::Unknown);
+        let files = [(ISOLATED_CPUS_FILE, "2-3"), (NOHZ_FULL_FILE, "2-3")];
+        assert_eq!(status_on(&CPU_ISO, &files), FindingStatus::Ok);
+        let partition = [(ISOLATED_PARTITIONS_FILE, "2-3"), (NOHZ_FULL_FILE, "2-3")];
+        assert_eq!(status_on(&CPU_ISO, &partition), FindingStatus::Ok);
+        assert_eq!(status_on(&CPU_ISO, &[]), FindingStatus::Ok);
         assert_eq!(
-            status(&RULE, &[(ISOLATED, "2"), (NOHZ_FULL, "x")]),
-            Status::Unknown
+            status_on(&CPU_ISO, &[(ISOLATED_CPUS_FILE, "garbage")]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(
+            status_on(
+                &CPU_ISO,
+                &[(ISOLATED_CPUS_FILE, "2"), (NOHZ_FULL_FILE, "x")]
+            ),
+            FindingStatus::Unknown
         );
     }
 
     /// Check that a kernel that can't run without ticks is told from one that was not asked to.
     #[test]
     fn a_kernel_without() {
-        let found = ask(
-            &RULE,
-            &[(ISOLATED, "2"), (CMDLINE, "rcu_nocbs=all skew_tick=1")],
+        let found = ask_rule_on(
+            &CPU_ISO,
+            &[
+                (ISOLATED_CPUS_FILE, "2"),
+                (KERNEL_PARAMETERS_FILE, "rcu_nocbs=all skew_tick=1"),
+            ],
         );
         assert_hazard(
             &found,

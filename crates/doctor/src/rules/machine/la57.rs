@@ -2,12 +2,12 @@
 
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{Flag, flag};
+use super::common::{X86Flag, read_x86_flag};
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const CPU_LA57: AuditRule = AuditRule {
     id: "CPU-LA57",
     title: "page tables of five levels",
     severity: Severity::Medium,
@@ -17,28 +17,27 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; johnnysswlab.com and jabperf.com; kernel \
              Documentation/arch/x86/x86_64/5level-paging.rst",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_cpu_la57),
 };
 
-fn check(look: &Look<'_>) -> Checked {
+fn check_cpu_la57(look: &SystemView<'_>) -> CheckResult {
     // The flag says that the kernel uses them; '57 bits virtual' only that the processor could.
-    let (la57, read) = flag(look, "la57");
+    let (la57, read) = read_x86_flag(look, "la57");
     let checked = match la57 {
-        Flag::Has => {
-            Checked::hazard("the kernel uses five levels").fix(Fix::Cmdline("no5lvl".to_owned()))
-        }
-        Flag::Lacks => Checked::ok("four levels"),
-        Flag::Foreign => Checked::ok("not a processor of x86"),
-        Flag::Unreadable => Checked::unknown("/proc/cpuinfo can't be read"),
+        X86Flag::Has => CheckResult::hazard("the kernel uses five levels")
+            .with_fix(Fix::Cmdline("no5lvl".to_owned())),
+        X86Flag::Lacks => CheckResult::ok("four levels"),
+        X86Flag::Foreign => CheckResult::ok("not a processor of x86"),
+        X86Flag::Unreadable => CheckResult::unknown("/proc/cpuinfo can't be read"),
     };
-    checked.read([read])
+    checked.with_reads([read])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const INFO: &str = "/proc/cpuinfo";
 
@@ -46,13 +45,16 @@ mod tests {
     #[test]
     fn in_use_is_a_hazard() {
         assert_hazard(
-            &ask(&RULE, &[(INFO, "flags : pcid la57")]),
+            &ask_rule_on(&CPU_LA57, &[(INFO, "flags : pcid la57")]),
             "",
             "kernel command line: no5lvl",
         );
         let could = "flags : pcid la57_hw\naddress sizes : 52 bits physical, 57 bits virtual";
-        assert_eq!(status(&RULE, &[(INFO, could)]), Status::Ok);
-        assert_eq!(status(&RULE, &[(INFO, "processor : 0")]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Unknown);
+        assert_eq!(status_on(&CPU_LA57, &[(INFO, could)]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&CPU_LA57, &[(INFO, "processor : 0")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&CPU_LA57, &[]), FindingStatus::Unknown);
     }
 }

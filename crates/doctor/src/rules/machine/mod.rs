@@ -23,44 +23,29 @@ mod vmstat_worker;
 mod watchdog;
 mod workqueue;
 
-use std::path::Path;
-
-use crate::evidence::Evidence;
-use crate::look::Look;
-use crate::profile::Profile;
-use crate::rule::Rule;
-
-pub(crate) use cgroup_memory::COUNTER as MEMORY_LIMIT;
-pub(crate) use conflict::last_set;
+use crate::rule::AuditRule;
 
 /// In the order of the documentation.
-pub(super) const ALL: &[Rule] = &[
-    pcid::RULE,
-    pti::RULE,
-    la57::RULE,
-    invlpgb::RULE,
-    ceiling::RULE,
-    smt::RULE,
-    pv_flush::RULE,
-    steal::RULE,
-    isolation::RULE,
-    idle::RULE,
-    irq_affinity::RULE,
-    workqueue::RULE,
-    vmstat_worker::RULE,
-    watchdog::RULE,
-    timer_migration::RULE,
-    rt_throttle::RULE,
-    mce::RULE,
-    clocksource::RULE,
-    cgroup_memory::RULE,
-    cgroup_cpuset::RULE,
-    conflict::RULE,
+pub(super) const MACHINE_RULES: &[AuditRule] = &[
+    pcid::CPU_PCID,
+    pti::CPU_PTI,
+    la57::CPU_LA57,
+    invlpgb::CPU_INVLPGB,
+    ceiling::CPU_CEILING,
+    smt::CPU_SMT,
+    pv_flush::VM_PVFLUSH,
+    steal::VM_STEAL,
+    isolation::CPU_ISO,
+    idle::CPU_IDLE,
+    irq_affinity::IRQ_AFF,
+    workqueue::WQ_MASK,
+    vmstat_worker::SYS_STAT,
+    watchdog::SYS_WDOG,
+    timer_migration::SYS_TIMER,
+    rt_throttle::SYS_RT,
+    mce::SYS_MCE,
+    clocksource::SYS_CLOCK,
+    cgroup_memory::CG_MEM,
+    cgroup_cpuset::CG_CPUSET,
+    conflict::META_CONFLICT,
 ];
-
-/// How often the limits of the memory of a process were reached; `None` if that can't be read.
-pub(crate) fn memory_limit(root: &Path, pid: u32) -> Option<u64> {
-    let evidence = Evidence::default();
-    let look = Look::new(root, Some(pid), Profile::default(), &evidence);
-    cgroup_memory::reached(&look, look.process()?)
-}

@@ -2,12 +2,12 @@
 
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{Flag, flag, parameter};
+use super::common::{X86Flag, kernel_parameter, read_x86_flag};
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const CPU_PCID: AuditRule = AuditRule {
     id: "CPU-PCID",
     title: "TLB entries without an address space",
     severity: Severity::High,
@@ -16,32 +16,32 @@ pub(super) const RULE: Rule = Rule {
     risk: "None.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel arch/x86/mm/tlb.c and init.c, setup_pcid",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_cpu_pcid),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (pcid, first) = flag(look, "pcid");
-    let (invpcid, second) = flag(look, "invpcid");
+fn check_cpu_pcid(look: &SystemView<'_>) -> CheckResult {
+    let (pcid, first) = read_x86_flag(look, "pcid");
+    let (invpcid, second) = read_x86_flag(look, "invpcid");
     let checked = match (pcid, invpcid) {
-        (Flag::Has, Flag::Lacks) => {
+        (X86Flag::Has, X86Flag::Lacks) => {
             let isolated = look.cpu_flag("pti") == Some(true);
             let severity = if isolated {
                 Severity::Medium
             } else {
                 Severity::Low
             };
-            missing(look, "invpcid", "noinvpcid").severity(severity)
+            missing_flag(look, "invpcid", "noinvpcid").with_severity(severity)
         }
-        (Flag::Has, _) => Checked::ok("the kernel uses pcid and invpcid"),
-        (Flag::Lacks, _) => missing(look, "pcid", "nopcid"),
-        (Flag::Foreign, _) => Checked::ok("not a processor of x86"),
-        (Flag::Unreadable, _) => Checked::unknown("/proc/cpuinfo can't be read"),
+        (X86Flag::Has, _) => CheckResult::ok("the kernel uses pcid and invpcid"),
+        (X86Flag::Lacks, _) => missing_flag(look, "pcid", "nopcid"),
+        (X86Flag::Foreign, _) => CheckResult::ok("not a processor of x86"),
+        (X86Flag::Unreadable, _) => CheckResult::unknown("/proc/cpuinfo can't be read"),
     };
-    checked.read([first, second])
+    checked.with_reads([first, second])
 }
 
-fn missing(look: &Look<'_>, flag: &str, switch: &str) -> Checked {
-    let off = parameter(&look.cmdline(), switch).is_some();
+fn missing_flag(look: &SystemView<'_>, flag: &str, switch: &str) -> CheckResult {
+    let off = kernel_parameter(&look.kernel_parameters(), switch).is_some();
     let guest = look.cpu_flag("hypervisor") == Some(true);
     let (said, advice) = if off {
         (
@@ -63,14 +63,14 @@ fn missing(look: &Look<'_>, flag: &str, switch: &str) -> Checked {
             ),
         )
     };
-    Checked::hazard(said).fix(Fix::Advice(advice))
+    CheckResult::hazard(said).with_fix(Fix::Advice(advice))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const INFO: &str = "/proc/cpuinfo";
 
@@ -79,7 +79,7 @@ mod tests {
     fn switched_off() {
         let files = [(INFO, "flags\t\t: fpu pge"), ("/proc/cmdline", "ro nopcid")];
         assert_hazard(
-            &ask(&RULE, &files),
+            &ask_rule_on(&CPU_PCID, &files),
             "",
             "kernel command line: take 'nopcid' out",
         );
@@ -87,14 +87,14 @@ mod tests {
 
     /// Check that a machine of a host that hides it, and one that has none, are told apart.
     #[test]
-    fn missing() {
-        let guest = ask(&RULE, &[(INFO, "flags\t\t: fpu hypervisor")]);
+    fn missing_flag() {
+        let guest = ask_rule_on(&CPU_PCID, &[(INFO, "flags\t\t: fpu hypervisor")]);
         assert_hazard(
             &guest,
             "",
             "host: choose a CPU model with pcid (QEMU: -cpu host)",
         );
-        let old = ask(&RULE, &[(INFO, "flags\t\t: fpu")]);
+        let old = ask_rule_on(&CPU_PCID, &[(INFO, "flags\t\t: fpu")]);
         assert_eq!(old.severity, Severity::High);
         assert!(old.fix_lasting().starts_with("hardware:"), "{old:?}");
     }
@@ -102,19 +102,22 @@ mod tests {
     /// Check that INVPCID matters more with page-table isolation, and that all is fine with both.
     #[test]
     fn invpcid() {
-        let found = |flags| ask(&RULE, &[(INFO, flags)]);
+        let found = |flags| ask_rule_on(&CPU_PCID, &[(INFO, flags)]);
         assert_eq!(found("flags : pcid pti").severity, Severity::Medium);
         assert_eq!(found("flags : pcid").severity, Severity::Low);
-        assert_eq!(found("flags : pcid").status, Status::Hazard);
-        assert_eq!(found("flags : pcid invpcid").status, Status::Ok);
+        assert_eq!(found("flags : pcid").status, FindingStatus::Hazard);
+        assert_eq!(found("flags : pcid invpcid").status, FindingStatus::Ok);
     }
 
     /// Check that another processor is fine and a file that can't be read is unknown.
     #[test]
     fn others() {
         let arm = "processor\t: 0\nFeatures\t: fp asimd";
-        assert_eq!(status(&RULE, &[(INFO, arm)]), Status::Ok);
-        assert_eq!(status(&RULE, &[(INFO, "garbage")]), Status::Unknown);
-        assert_eq!(status(&RULE, &[]), Status::Unknown);
+        assert_eq!(status_on(&CPU_PCID, &[(INFO, arm)]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&CPU_PCID, &[(INFO, "garbage")]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(status_on(&CPU_PCID, &[]), FindingStatus::Unknown);
     }
 }

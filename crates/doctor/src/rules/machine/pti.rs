@@ -2,14 +2,14 @@
 
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{Flag, flag};
+use super::common::{X86Flag, read_x86_flag};
 
-const MELTDOWN: &str = "/sys/devices/system/cpu/vulnerabilities/meltdown";
+const MELTDOWN_FILE: &str = "/sys/devices/system/cpu/vulnerabilities/meltdown";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const CPU_PTI: AuditRule = AuditRule {
     id: "CPU-PTI",
     title: "page-table isolation",
     severity: Severity::Info,
@@ -18,47 +18,50 @@ pub(super) const RULE: Rule = Rule {
     risk: "This is for the security of the machine: it is told here, and not to be switched off.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/arch/x86/pti.rst",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_cpu_pti),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (pti, first) = flag(look, "pti");
-    let (meltdown, second) = look.read(MELTDOWN);
+fn check_cpu_pti(look: &SystemView<'_>) -> CheckResult {
+    let (pti, first) = read_x86_flag(look, "pti");
+    let (meltdown, second) = look.read(MELTDOWN_FILE);
     let text = meltdown.text().unwrap_or_default();
     // with pti=on the flag is set and the file still says that there is nothing to mitigate
     let checked = match (pti, text) {
-        (Flag::Has, _) | (_, "Mitigation: PTI") => Checked::hazard("page-table isolation is on").fix(
+        (X86Flag::Has, _) | (_, "Mitigation: PTI") => CheckResult::hazard("page-table isolation is on").with_fix(
             Fix::Advice(
                 "hardware: a processor that Meltdown does not affect needs none; on this one leave it on"
                     .to_owned(),
             ),
         ),
-        (_, "Not affected") => Checked::ok("off: Meltdown does not affect this processor"),
-        (_, "Vulnerable") => Checked::ok("off").note(
+        (_, "Not affected") => CheckResult::ok("off: Meltdown does not affect this processor"),
+        (_, "Vulnerable") => CheckResult::ok("off").with_note(
             "Meltdown affects this processor and nothing is done about it: no stall, but others can read its memory",
         ),
-        (_, text) if text.starts_with("Mitigation: ") => Checked::ok("off: another mitigation is used"),
+        (_, text) if text.starts_with("Mitigation: ") => CheckResult::ok("off: another mitigation is used"),
         // before 4.15 the kernel had neither
-        (Flag::Lacks, "") if meltdown.number().is_none() => Checked::ok("off"),
-        _ => Checked::unknown("whether it is on can't be read"),
+        (X86Flag::Lacks, "") if meltdown.number().is_none() => CheckResult::ok("off"),
+        _ => CheckResult::unknown("whether it is on can't be read"),
     };
-    checked.read([first, second])
+    checked.with_reads([first, second])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const INFO: &str = "/proc/cpuinfo";
 
     /// Check that it is reported, at no more than Info, and never advised against.
     #[test]
     fn on_is_reported() {
-        let found = ask(
-            &RULE,
-            &[(INFO, "flags : pcid pti"), (MELTDOWN, "Mitigation: PTI")],
+        let found = ask_rule_on(
+            &CPU_PTI,
+            &[
+                (INFO, "flags : pcid pti"),
+                (MELTDOWN_FILE, "Mitigation: PTI"),
+            ],
         );
         assert_hazard(
             &found,
@@ -66,24 +69,30 @@ mod tests {
             "hardware: a processor that Meltdown does not affect needs none; on this one leave it on",
         );
         assert_eq!(found.severity, Severity::Info);
-        let forced = [(INFO, "flags : pti"), (MELTDOWN, "Not affected")];
-        assert_eq!(status(&RULE, &forced), Status::Hazard);
-        let arm = [(INFO, "processor : 0"), (MELTDOWN, "Mitigation: PTI")];
-        assert_eq!(status(&RULE, &arm), Status::Hazard);
+        let forced = [(INFO, "flags : pti"), (MELTDOWN_FILE, "Not affected")];
+        assert_eq!(status_on(&CPU_PTI, &forced), FindingStatus::Hazard);
+        let arm = [(INFO, "processor : 0"), (MELTDOWN_FILE, "Mitigation: PTI")];
+        assert_eq!(status_on(&CPU_PTI, &arm), FindingStatus::Hazard);
     }
 
     /// Check that a processor without need of it is fine, and one that is left open is fine with a word about it.
     #[test]
     fn off_is_fine() {
-        let files = |text| [(INFO, "flags : pcid"), (MELTDOWN, text)];
-        assert_eq!(status(&RULE, &files("Not affected")), Status::Ok);
-        let open = ask(&RULE, &files("Vulnerable"));
-        assert_eq!((open.status, open.notes.len()), (Status::Ok, 1));
-        assert_eq!(status(&RULE, &[(INFO, "flags : pcid")]), Status::Ok);
+        let files = |text| [(INFO, "flags : pcid"), (MELTDOWN_FILE, text)];
         assert_eq!(
-            status(&RULE, &files("Unknown (XEN PV detected)")),
-            Status::Unknown
+            status_on(&CPU_PTI, &files("Not affected")),
+            FindingStatus::Ok
         );
-        assert_eq!(status(&RULE, &[]), Status::Unknown);
+        let open = ask_rule_on(&CPU_PTI, &files("Vulnerable"));
+        assert_eq!((open.status, open.notes.len()), (FindingStatus::Ok, 1));
+        assert_eq!(
+            status_on(&CPU_PTI, &[(INFO, "flags : pcid")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            status_on(&CPU_PTI, &files("Unknown (XEN PV detected)")),
+            FindingStatus::Unknown
+        );
+        assert_eq!(status_on(&CPU_PTI, &[]), FindingStatus::Unknown);
     }
 }

@@ -2,14 +2,14 @@
 
 use quell_host::flush::{Silent, without_interrupts};
 
-use crate::finding::{Read, Severity};
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::parameter;
+use super::common::kernel_parameter;
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const VM_PVFLUSH: AuditRule = AuditRule {
     id: "VM-PVFLUSH",
     title: "shootdowns by way of the hypervisor",
     severity: Severity::Info,
@@ -19,14 +19,14 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel arch/x86/kernel/kvm.c, pv_tlb_flush_supported; Documentation/virt/kvm/x86/cpuid.rst; \
              ByteDance 2020, jemalloc and TLB shootdown",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_vm_pvflush),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    judge(look, &without_interrupts())
+fn check_vm_pvflush(look: &SystemView<'_>) -> CheckResult {
+    judge_pv_flush(look, &without_interrupts())
 }
 
-fn judge(look: &Look<'_>, ways: &[Silent]) -> Checked {
+fn judge_pv_flush(look: &SystemView<'_>, ways: &[Silent]) -> CheckResult {
     let way = ways
         .iter()
         .find(|w| matches!(w, Silent::Kvm | Silent::HyperV));
@@ -43,38 +43,38 @@ fn judge(look: &Look<'_>, ways: &[Silent]) -> Checked {
         None => ("(none)", ""),
     };
     // nopv: the kernel uses nothing of what the hypervisor offers (arch/x86/kernel/cpu/hypervisor.c)
-    let off = parameter(&look.cmdline(), "nopv").is_some();
+    let off = kernel_parameter(&look.kernel_parameters(), "nopv").is_some();
     let checked = match way {
-        None => Checked::ok("no hypervisor flushes for this machine"),
-        Some(_) if off => Checked::ok("the hypervisor offers it, and 'nopv' turns it off"),
-        Some(way) => Checked::hazard(way.to_string()).fix(Fix::Advice(advice.to_owned())),
+        None => CheckResult::ok("no hypervisor flushes for this machine"),
+        Some(_) if off => CheckResult::ok("the hypervisor offers it, and 'nopv' turns it off"),
+        Some(way) => CheckResult::hazard(way.to_string()).with_fix(Fix::Advice(advice.to_owned())),
     };
-    checked.read([Read::new("CPUID 4000_0000h and following", said)])
+    checked.with_reads([FileReading::new("CPUID 4000_0000h and following", said)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
-    const KVM: Rule = Rule {
-        check: Check::System(|look| judge(look, &[Silent::Invlpgb, Silent::Kvm])),
-        ..RULE
+    const KVM: AuditRule = AuditRule {
+        check: RuleCheck::System(|look| judge_pv_flush(look, &[Silent::Invlpgb, Silent::Kvm])),
+        ..VM_PVFLUSH
     };
-    const HYPERV: Rule = Rule {
-        check: Check::System(|look| judge(look, &[Silent::HyperV])),
-        ..RULE
+    const HYPERV: AuditRule = AuditRule {
+        check: RuleCheck::System(|look| judge_pv_flush(look, &[Silent::HyperV])),
+        ..VM_PVFLUSH
     };
-    const BARE: Rule = Rule {
-        check: Check::System(|look| judge(look, &[Silent::Invlpgb])),
-        ..RULE
+    const BARE: AuditRule = AuditRule {
+        check: RuleCheck::System(|look| judge_pv_flush(look, &[Silent::Invlpgb])),
+        ..VM_PVFLUSH
     };
 
     /// Check that what a hypervisor flushes is reported, and the processor's own ways are not.
     #[test]
     fn it_is_reported() {
-        let found = ask(&KVM, &[]);
+        let found = ask_rule_on(&KVM, &[]);
         assert_hazard(
             &found,
             "",
@@ -82,8 +82,11 @@ mod tests {
              kvm-hint-dedicated=on)",
         );
         assert_eq!(found.severity, Severity::Info);
-        assert_eq!(status(&HYPERV, &[]), Status::Hazard);
-        assert_eq!(status(&BARE, &[]), Status::Ok);
-        assert_eq!(status(&KVM, &[("/proc/cmdline", "ro nopv")]), Status::Ok);
+        assert_eq!(status_on(&HYPERV, &[]), FindingStatus::Hazard);
+        assert_eq!(status_on(&BARE, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&KVM, &[("/proc/cmdline", "ro nopv")]),
+            FindingStatus::Ok
+        );
     }
 }

@@ -2,17 +2,18 @@
 
 use quell_host::cpus;
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{for_hot, without};
+use super::common::{check_hot_cpus, cpus_without};
 
-const ACTIVE: &str = "/sys/devices/system/cpu/smt/active";
-const CONTROL: &str = "/sys/devices/system/cpu/smt/control";
+const SMT_ACTIVE_FILE: &str = "/sys/devices/system/cpu/smt/active";
+const SMT_CONTROL_FILE: &str = "/sys/devices/system/cpu/smt/control";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const CPU_SMT: AuditRule = AuditRule {
     id: "CPU-SMT",
     title: "hot CPUs share their cores",
     severity: Severity::Medium,
@@ -22,13 +23,13 @@ pub(super) const RULE: Rule = Rule {
            be written anew.",
     source: "github.com/bitcharmer/tlb_shootdowns; kernel Documentation/admin-guide/kernel-parameters.txt, nosmt",
     causes: &[],
-    check: Check::System(|look| for_hot(look, check)),
+    check: RuleCheck::System(|look| check_hot_cpus(look, check_cpu_smt)),
 };
 
-fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
-    let (active, read) = look.read(ACTIVE);
+fn check_cpu_smt(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
+    let (active, read) = look.read(SMT_ACTIVE_FILE);
     if active.number() == Some(0) {
-        return Checked::ok("each core runs one thread").read([read]);
+        return CheckResult::ok("each core runs one thread").with_reads([read]);
     }
     let (mut foreign, mut reads, mut unread, mut shared) = (Vec::new(), vec![read], false, false);
     let mut firsts = Vec::new();
@@ -40,7 +41,7 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
             unread = true;
             continue;
         };
-        let others = without(&threads, hot);
+        let others = cpus_without(&threads, hot);
         shared |= threads.len() > 1;
         if !others.is_empty() {
             firsts.extend(threads.iter().min().copied());
@@ -53,57 +54,65 @@ fn check(look: &Look<'_>, hot: &[u32]) -> Checked {
     firsts.sort_unstable();
     firsts.dedup();
     let checked = if !foreign.is_empty() {
-        hazard(look, hot, &foreign, &firsts)
-    } else if unread || matches!(active, Value::Refused(_)) {
-        Checked::unknown("which CPUs share a core can't be read")
+        shared_core_hazard(look, hot, &foreign, &firsts)
+    } else if unread || matches!(active, FileValue::Refused(_)) {
+        CheckResult::unknown("which CPUs share a core can't be read")
     } else if shared {
-        Checked::ok("the cores of the hot CPUs are theirs alone")
-            .note("hot CPUs share cores with one another: leave one thread of each core idle")
+        CheckResult::ok("the cores of the hot CPUs are theirs alone")
+            .with_note("hot CPUs share cores with one another: leave one thread of each core idle")
     } else {
-        Checked::ok("the hot CPUs have their cores to themselves")
+        CheckResult::ok("the hot CPUs have their cores to themselves")
     };
-    checked.read(reads)
+    checked.with_reads(reads)
 }
 
 /// `firsts` are the first threads of the cores that are shared.
-fn hazard(look: &Look<'_>, hot: &[u32], foreign: &[u32], firsts: &[u32]) -> Checked {
+fn shared_core_hazard(
+    look: &SystemView<'_>,
+    hot: &[u32],
+    foreign: &[u32],
+    firsts: &[u32],
+) -> CheckResult {
     let list = cpus::text(foreign);
-    let mut checked = Checked::hazard(format!("CPUs {list} are threads of the hot CPUs' cores"));
+    let mut checked =
+        CheckResult::hazard(format!("CPUs {list} are threads of the hot CPUs' cores"));
     // without SMT the kernel keeps the first thread of each core, and takes the others (kernel/cpu.c)
-    if !without(firsts, hot).is_empty() {
+    if !cpus_without(firsts, hot).is_empty() {
         for cpu in foreign {
             // CPU 0 can't be taken offline
             if *cpu > 0 {
-                checked = checked.fix(Fix::Command(format!(
+                checked = checked.with_fix(Fix::Command(format!(
                     "echo 0 > /sys/devices/system/cpu/cpu{cpu}/online"
                 )));
             }
         }
         return checked
-            .fix(Fix::Advice(format!(
+            .with_fix(Fix::Advice(format!(
                 "make CPUs {} the hot ones, the first threads of their cores: then 'nosmt' takes the others away",
                 cpus::text(firsts)
             )))
-            .note(format!(
+            .with_note(format!(
                 "not 'nosmt' as it is: it keeps the first thread of each core, and takes hot CPUs of {} away",
                 cpus::text(hot)
             ));
     }
-    if look.file(CONTROL).text() == Some("on") {
+    if look.file(SMT_CONTROL_FILE).text() == Some("on") {
         // shown, and never made by --apply: threads that are pinned to these CPUs lose that, cpusets of cgroup v1
         // lose the CPUs, and neither comes back with them (kernel/cpu.c; kernel/cgroup/cpuset.c)
-        checked = checked.fix(Fix::Command(format!("echo off > {CONTROL}")));
+        checked = checked.with_fix(Fix::Command(format!("echo off > {SMT_CONTROL_FILE}")));
     }
-    checked.fix(Fix::Cmdline("nosmt".to_owned())).note(format!(
-        "it also helps to set CPUs {list} apart as well and to leave them idle"
-    ))
+    checked
+        .with_fix(Fix::Cmdline("nosmt".to_owned()))
+        .with_note(format!(
+            "it also helps to set CPUs {list} apart as well and to leave them idle"
+        ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const ISOLATED: (&str, &str) = ("/sys/devices/system/cpu/isolated", "2-3");
     const TWO: &str = "/sys/devices/system/cpu/cpu2/topology/thread_siblings_list";
@@ -114,21 +123,25 @@ mod tests {
     fn shared_cores_are_a_hazard() {
         let files = [
             ISOLATED,
-            (ACTIVE, "1"),
-            (CONTROL, "on"),
+            (SMT_ACTIVE_FILE, "1"),
+            (SMT_CONTROL_FILE, "on"),
             (TWO, "2,6"),
             (THREE, "3,7"),
         ];
-        let found = ask(&RULE, &files);
+        let found = ask_rule_on(&CPU_SMT, &files);
         assert_hazard(
             &found,
             "echo off > /sys/devices/system/cpu/smt/control",
             "kernel command line: nosmt",
         );
         assert!(found.said.contains("6-7"), "{}", found.said);
-        assert_eq!(status(&RULE, &files[1..]), Status::Ok, "no hot CPU");
+        assert_eq!(
+            status_on(&CPU_SMT, &files[1..]),
+            FindingStatus::Ok,
+            "no hot CPU"
+        );
         // one that can't be read does not hide the other
-        assert_eq!(status(&RULE, &files[..4]), Status::Hazard);
+        assert_eq!(status_on(&CPU_SMT, &files[..4]), FindingStatus::Hazard);
     }
 
     /// Check that where hot CPUs are not the first threads of their cores, nothing is offered that takes them away.
@@ -136,13 +149,13 @@ mod tests {
     fn second_threads_are_kept() {
         let files = [
             ISOLATED,
-            (ACTIVE, "1"),
-            (CONTROL, "on"),
+            (SMT_ACTIVE_FILE, "1"),
+            (SMT_CONTROL_FILE, "on"),
             (TWO, "0,2"),
             (THREE, "1,3"),
         ];
         assert_hazard(
-            &ask(&RULE, &files),
+            &ask_rule_on(&CPU_SMT, &files),
             "echo 0 > /sys/devices/system/cpu/cpu1/online",
             "make CPUs 0-1 the hot ones, the first threads of their cores: then 'nosmt' takes the others away",
         );
@@ -151,14 +164,25 @@ mod tests {
     /// Check that hot CPUs that share only with one another, or with nobody, are fine.
     #[test]
     fn own_cores_are_fine() {
-        let both = ask(
-            &RULE,
-            &[ISOLATED, (ACTIVE, "1"), (TWO, "2-3"), (THREE, "2-3")],
+        let both = ask_rule_on(
+            &CPU_SMT,
+            &[
+                ISOLATED,
+                (SMT_ACTIVE_FILE, "1"),
+                (TWO, "2-3"),
+                (THREE, "2-3"),
+            ],
         );
-        assert_eq!((both.status, both.notes.len()), (Status::Ok, 1));
-        let alone = [ISOLATED, (ACTIVE, "1"), (TWO, "2"), (THREE, "3")];
-        assert_eq!(status(&RULE, &alone), Status::Ok);
-        assert_eq!(status(&RULE, &[ISOLATED, (ACTIVE, "0")]), Status::Ok);
-        assert_eq!(status(&RULE, &[ISOLATED, (ACTIVE, "1")]), Status::Unknown);
+        assert_eq!((both.status, both.notes.len()), (FindingStatus::Ok, 1));
+        let alone = [ISOLATED, (SMT_ACTIVE_FILE, "1"), (TWO, "2"), (THREE, "3")];
+        assert_eq!(status_on(&CPU_SMT, &alone), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&CPU_SMT, &[ISOLATED, (SMT_ACTIVE_FILE, "0")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            status_on(&CPU_SMT, &[ISOLATED, (SMT_ACTIVE_FILE, "1")]),
+            FindingStatus::Unknown
+        );
     }
 }

@@ -1,14 +1,15 @@
 //! SYS-TIMER: timers of other CPUs.
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const NAME: &str = "kernel.timer_migration";
-const FILE: &str = "/proc/sys/kernel/timer_migration";
+const TIMER_MIGRATION_SYSCTL: &str = "kernel.timer_migration";
+const TIMER_MIGRATION_FILE: &str = "/proc/sys/kernel/timer_migration";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_TIMER: AuditRule = AuditRule {
     id: "SYS-TIMER",
     title: "timers move between CPUs",
     severity: Severity::Low,
@@ -17,38 +18,43 @@ pub(super) const RULE: Rule = Rule {
     risk: "Idle CPUs wake up for their own timers: more power.",
     source: "tuned profiles realtime and cpu-partitioning; kernel kernel/time/timer.c and timer_migration.c",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_timer),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (value, read) = look.read(FILE);
+fn check_sys_timer(look: &SystemView<'_>) -> CheckResult {
+    let (value, read) = look.read(TIMER_MIGRATION_FILE);
     let checked = match (value.number(), &value) {
-        (Some(0), _) => Checked::ok("timers stay where they were set"),
-        (Some(1), _) => {
-            Checked::hazard("timers move to CPUs that are busy").fix(Fix::sysctl(NAME, "0"))
-        }
-        (None, Value::Absent) => Checked::ok("this kernel moves no timers"),
-        _ => Checked::unknown("the setting can't be read"),
+        (Some(0), _) => CheckResult::ok("timers stay where they were set"),
+        (Some(1), _) => CheckResult::hazard("timers move to CPUs that are busy")
+            .with_fix(Fix::set_sysctl(TIMER_MIGRATION_SYSCTL, "0")),
+        (None, FileValue::Absent) => CheckResult::ok("this kernel moves no timers"),
+        _ => CheckResult::unknown("the setting can't be read"),
     };
-    checked.read([read])
+    checked.with_reads([read])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     /// Check that the kernel's default is a hazard, and 0 is none.
     #[test]
     fn the_default_is_a_hazard() {
         assert_hazard(
-            &ask(&RULE, &[(FILE, "1")]),
+            &ask_rule_on(&SYS_TIMER, &[(TIMER_MIGRATION_FILE, "1")]),
             "sysctl -w kernel.timer_migration=0",
             "sysctl.d: kernel.timer_migration = 0",
         );
-        assert_eq!(status(&RULE, &[(FILE, "0")]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "x")]), Status::Unknown);
+        assert_eq!(
+            status_on(&SYS_TIMER, &[(TIMER_MIGRATION_FILE, "0")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&SYS_TIMER, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_TIMER, &[(TIMER_MIGRATION_FILE, "x")]),
+            FindingStatus::Unknown
+        );
     }
 }

@@ -1,20 +1,21 @@
 //! SYS-STAT: counters of memory are gathered often.
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{ISOLATED, NOHZ_FULL, cpu_list, release, without};
+use super::common::{ISOLATED_CPUS_FILE, NOHZ_FULL_FILE, cpu_list, cpus_without, kernel_version};
 
-const NAME: &str = "vm.stat_interval";
-const FILE: &str = "/proc/sys/vm/stat_interval";
+const STAT_INTERVAL_SYSCTL: &str = "vm.stat_interval";
+const STAT_INTERVAL_FILE: &str = "/proc/sys/vm/stat_interval";
 /// Seconds, as tuned's realtime profiles set it.
-const ENOUGH: i64 = 10;
+const ENOUGH_INTERVAL_S: i64 = 10;
 /// From here on CPUs that are set apart are left out (mm/vmstat.c, vmstat_shepherd).
-const LEAVES_OUT: (u32, u32) = (6, 5);
+const FIRST_HEEDING_KERNEL: (u32, u32) = (6, 5);
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_STAT: AuditRule = AuditRule {
     id: "SYS-STAT",
     title: "counters of memory are gathered often",
     severity: Severity::Low,
@@ -24,52 +25,64 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; tuned profile cpu-partitioning; kernel \
              Documentation/admin-guide/sysctl/vm.rst, stat_interval",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_stat),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (value, read) = look.read(FILE);
+fn check_sys_stat(look: &SystemView<'_>) -> CheckResult {
+    let (value, read) = look.read(STAT_INTERVAL_FILE);
     let checked = match (value.number(), &value) {
-        (Some(seconds), _) if seconds >= ENOUGH => Checked::ok(format!("every {seconds} s")),
+        (Some(seconds), _) if seconds >= ENOUGH_INTERVAL_S => {
+            CheckResult::ok(format!("every {seconds} s"))
+        }
         (Some(_), _) if are_left_out(look) => {
-            Checked::ok("the CPUs that are set apart are left out (Linux 6.5 and later)")
+            CheckResult::ok("the CPUs that are set apart are left out (Linux 6.5 and later)")
         }
-        (Some(seconds), _) => {
-            Checked::hazard(format!("every {seconds} s")).fix(Fix::sysctl(NAME, ENOUGH.to_string()))
-        }
-        (None, Value::Absent) => Checked::ok("this kernel has none (one CPU)"),
-        (None, _) => Checked::unknown("the setting can't be read"),
+        (Some(seconds), _) => CheckResult::hazard(format!("every {seconds} s")).with_fix(
+            Fix::set_sysctl(STAT_INTERVAL_SYSCTL, ENOUGH_INTERVAL_S.to_string()),
+        ),
+        (None, FileValue::Absent) => CheckResult::ok("this kernel has none (one CPU)"),
+        (None, _) => CheckResult::unknown("the setting can't be read"),
     };
-    checked.read([read])
+    checked.with_reads([read])
 }
 
 /// Whether all hot CPUs are set apart by the kernel's own means, and the kernel heeds that.
-fn are_left_out(look: &Look<'_>) -> bool {
+fn are_left_out(look: &SystemView<'_>) -> bool {
     let hot = look.hot_cpus();
-    let lists = [ISOLATED, NOHZ_FULL].map(|path| cpu_list(&look.file(path)).unwrap_or_default());
+    let lists = [ISOLATED_CPUS_FILE, NOHZ_FULL_FILE]
+        .map(|path| cpu_list(&look.file(path)).unwrap_or_default());
     let apart = lists.concat();
-    let heeds = release(look).is_some_and(|r| r >= LEAVES_OUT);
-    heeds && !hot.is_empty() && without(&hot, &apart).is_empty()
+    let heeds = kernel_version(look).is_some_and(|r| r >= FIRST_HEEDING_KERNEL);
+    heeds && !hot.is_empty() && cpus_without(&hot, &apart).is_empty()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     /// Check that the kernel's default is a hazard, and ten seconds are none.
     #[test]
     fn the_default_is_a_hazard() {
         assert_hazard(
-            &ask(&RULE, &[(FILE, "1")]),
+            &ask_rule_on(&SYS_STAT, &[(STAT_INTERVAL_FILE, "1")]),
             "sysctl -w vm.stat_interval=10",
             "sysctl.d: vm.stat_interval = 10",
         );
-        assert_eq!(status(&RULE, &[(FILE, "10")]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "120")]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "x")]), Status::Unknown);
+        assert_eq!(
+            status_on(&SYS_STAT, &[(STAT_INTERVAL_FILE, "10")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            status_on(&SYS_STAT, &[(STAT_INTERVAL_FILE, "120")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&SYS_STAT, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_STAT, &[(STAT_INTERVAL_FILE, "x")]),
+            FindingStatus::Unknown
+        );
     }
 
     /// Check that it doesn't matter to CPUs that the kernel leaves out, and does under an older one.
@@ -77,12 +90,15 @@ mod tests {
     fn cpus_set_apart_are_left_out() {
         let files = |release| {
             [
-                (FILE, "1"),
-                (ISOLATED, "2-3"),
+                (STAT_INTERVAL_FILE, "1"),
+                (ISOLATED_CPUS_FILE, "2-3"),
                 ("/proc/sys/kernel/osrelease", release),
             ]
         };
-        assert_eq!(status(&RULE, &files("6.12.0")), Status::Ok);
-        assert_eq!(status(&RULE, &files("6.1.0-18")), Status::Hazard);
+        assert_eq!(status_on(&SYS_STAT, &files("6.12.0")), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_STAT, &files("6.1.0-18")),
+            FindingStatus::Hazard
+        );
     }
 }

@@ -2,15 +2,16 @@
 
 use quell_event::Cause;
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const NAME: &str = "vm.compaction_proactiveness";
-const FILE: &str = "/proc/sys/vm/compaction_proactiveness";
+const COMPACTION_SYSCTL: &str = "vm.compaction_proactiveness";
+const COMPACTION_FILE: &str = "/proc/sys/vm/compaction_proactiveness";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_COMPACT: AuditRule = AuditRule {
     id: "SYS-COMPACT",
     title: "proactive compaction",
     severity: Severity::High,
@@ -19,40 +20,49 @@ pub(super) const RULE: Rule = Rule {
     risk: "Huge pages are harder to get on a machine that has run for long.",
     source: "kernel Documentation/admin-guide/sysctl/vm.rst, compaction_proactiveness; rigtorp.se/virtual-memory",
     causes: &[Cause::Compaction],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_compact),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (value, read) = look.read(FILE);
+fn check_sys_compact(look: &SystemView<'_>) -> CheckResult {
+    let (value, read) = look.read(COMPACTION_FILE);
     let checked = match (value.number(), &value) {
-        (Some(0), _) => Checked::ok("switched off"),
-        (Some(n), _) => Checked::hazard(format!("on, with {n} of 100")).fix(Fix::sysctl(NAME, "0")),
-        (None, Value::Absent) => Checked::ok("this kernel has none (before 5.9)"),
-        (None, _) => Checked::unknown("the setting can't be read"),
+        (Some(0), _) => CheckResult::ok("switched off"),
+        (Some(n), _) => CheckResult::hazard(format!("on, with {n} of 100"))
+            .with_fix(Fix::set_sysctl(COMPACTION_SYSCTL, "0")),
+        (None, FileValue::Absent) => CheckResult::ok("this kernel has none (before 5.9)"),
+        (None, _) => CheckResult::unknown("the setting can't be read"),
     };
     // compact_migrate_scanned has the direct compaction of those who ask for memory too (mm/compaction.c)
     checked
-        .read([read])
-        .grows(&["compact_daemon_migrate_scanned"])
+        .with_reads([read])
+        .with_harm_counters(&["compact_daemon_migrate_scanned"])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{
+        ask_rule_on, ask_rule_with, assert_hazard, evidence_of_growth, status_on,
+    };
 
     /// Check that the kernel's default is a hazard, and 0 is none.
     #[test]
     fn the_default_is_a_hazard() {
         assert_hazard(
-            &ask(&RULE, &[(FILE, "20")]),
+            &ask_rule_on(&SYS_COMPACT, &[(COMPACTION_FILE, "20")]),
             "sysctl -w vm.compaction_proactiveness=0",
             "sysctl.d: vm.compaction_proactiveness = 0",
         );
-        assert_eq!(status(&RULE, &[(FILE, "0")]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "x")]), Status::Unknown);
+        assert_eq!(
+            status_on(&SYS_COMPACT, &[(COMPACTION_FILE, "0")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&SYS_COMPACT, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_COMPACT, &[(COMPACTION_FILE, "x")]),
+            FindingStatus::Unknown
+        );
     }
 
     /// Check that a file that sets it otherwise at each start is told with the fix.
@@ -62,24 +72,32 @@ mod tests {
             "/usr/lib/sysctl.d/99-other.conf",
             "vm.compaction_proactiveness = 20",
         );
-        let found = ask(&RULE, &[(FILE, "20"), file]);
+        let found = ask_rule_on(&SYS_COMPACT, &[(COMPACTION_FILE, "20"), file]);
         assert!(
             found.notes[0].starts_with("/usr/lib/sysctl.d/99-other.conf sets"),
             "{:?}",
             found.notes
         );
-        assert!(ask(&RULE, &[(FILE, "20")]).notes.is_empty());
+        assert!(
+            ask_rule_on(&SYS_COMPACT, &[(COMPACTION_FILE, "20")])
+                .notes
+                .is_empty()
+        );
     }
 
     /// Check that pages that kcompactd moved are its harm, and what others moved is none.
     #[test]
     fn moves_are_harm() {
-        let direct = grown("compact_migrate_scanned", 7);
-        assert!(ask_with(&RULE, &[(FILE, "20")], &direct).harm.is_none());
-        let evidence = grown("compact_daemon_migrate_scanned", 7);
-        let found = ask_with(&RULE, &[(FILE, "20")], &evidence);
+        let direct = evidence_of_growth("compact_migrate_scanned", 7);
+        assert!(
+            ask_rule_with(&SYS_COMPACT, &[(COMPACTION_FILE, "20")], &direct)
+                .harm
+                .is_none()
+        );
+        let evidence = evidence_of_growth("compact_daemon_migrate_scanned", 7);
+        let found = ask_rule_with(&SYS_COMPACT, &[(COMPACTION_FILE, "20")], &evidence);
         assert_eq!(
-            found.harm.unwrap().what,
+            found.harm.unwrap().description,
             "compact_daemon_migrate_scanned +7 in 1.00 s"
         );
     }

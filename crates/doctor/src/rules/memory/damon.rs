@@ -2,17 +2,18 @@
 
 use quell_event::Cause;
 
-use crate::finding::{Read, Severity};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-const MODULES: &str = "/sys/module";
+const KDAMONDS_FOLDER: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+const MODULES_FOLDER: &str = "/sys/module";
 /// These watch, or sort lists; others take pages from programs (mm/damon).
-const WATCHERS: [&str; 3] = ["damon_stat", "damon_lru_sort", "damon_sample_wsse"];
+const WATCHING_MODULES: [&str; 3] = ["damon_stat", "damon_lru_sort", "damon_sample_wsse"];
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_DAMON: AuditRule = AuditRule {
     id: "SYS-DAMON",
     title: "DAMON acts on memory of programs",
     severity: Severity::Medium,
@@ -21,13 +22,13 @@ pub(super) const RULE: Rule = Rule {
     risk: "Memory that is not used stays allocated.",
     source: "kernel Documentation/admin-guide/mm/damon/usage.rst and reclaim.rst",
     causes: &[Cause::Tracking],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_damon),
 };
 
-/// What was found so far.
+/// The state of DAMON, as far as it was read.
 #[derive(Default)]
-struct Found {
-    reads: Vec<Read>,
+struct DamonFindings {
+    reads: Vec<FileReading>,
     on: Vec<String>,
     fixes: Vec<Fix>,
     /// Some of them do more than to watch.
@@ -35,51 +36,54 @@ struct Found {
     unread: bool,
 }
 
-fn check(look: &Look<'_>) -> Checked {
-    let (count, read) = look.read(&format!("{KDAMONDS}/nr_kdamonds"));
-    let mut found = Found {
+fn check_sys_damon(look: &SystemView<'_>) -> CheckResult {
+    let (count, read) = look.read(&format!("{KDAMONDS_FOLDER}/nr_kdamonds"));
+    let mut found = DamonFindings {
         reads: vec![read],
-        unread: count != Value::Absent && count.number().is_none(),
-        ..Found::default()
+        unread: count != FileValue::Absent && count.number().is_none(),
+        ..DamonFindings::default()
     };
-    for folder in look.numbered(KDAMONDS) {
-        kdamond(look, &folder, &mut found);
+    for folder in look.numbered_files_in(KDAMONDS_FOLDER) {
+        read_kdamond(look, &folder, &mut found);
     }
-    for folder in look.list(MODULES, |name| name.starts_with("damon_")) {
-        module(look, &folder, &mut found);
+    for folder in look.files_in(MODULES_FOLDER, |name| name.starts_with("damon_")) {
+        read_module(look, &folder, &mut found);
     }
     let checked = if !found.on.is_empty() {
         let said = format!("on: {}", found.on.join(", "));
         let hazard = found
             .fixes
             .into_iter()
-            .fold(Checked::hazard(said), Checked::fix);
+            .fold(CheckResult::hazard(said), CheckResult::with_fix);
         if found.acts {
             hazard
         } else {
             hazard
-                .severity(Severity::Low)
-                .note("as set, it watches only")
+                .with_severity(Severity::Low)
+                .with_note("as set, it watches only")
         }
     } else if found.unread {
-        Checked::unknown("its state can't be read (root)")
-    } else if count == Value::Absent {
-        Checked::ok("this kernel has none, or it is off")
+        CheckResult::unknown("its state can't be read (root)")
+    } else if count == FileValue::Absent {
+        CheckResult::ok("this kernel has none, or it is off")
     } else {
-        Checked::ok("switched off")
+        CheckResult::ok("switched off")
     };
-    checked.read(found.reads)
+    checked.with_reads(found.reads)
 }
 
 /// One that was set up by sysfs. That there is one tells nothing: it has a state.
-fn kdamond(look: &Look<'_>, folder: &str, found: &mut Found) {
+fn read_kdamond(look: &SystemView<'_>, folder: &str, found: &mut DamonFindings) {
     let path = format!("{folder}/state");
     let (state, read) = look.read(&path);
     found.reads.push(read);
     match state.text().map(str::trim) {
         Some("on") => {
-            let contexts = look.numbered(&format!("{folder}/contexts")).into_iter();
-            let schemes = contexts.flat_map(|context| look.numbered(&format!("{context}/schemes")));
+            let contexts = look
+                .numbered_files_in(&format!("{folder}/contexts"))
+                .into_iter();
+            let schemes =
+                contexts.flat_map(|context| look.numbered_files_in(&format!("{context}/schemes")));
             for scheme in schemes {
                 let (action, read) = look.read(&format!("{scheme}/action"));
                 found.acts |= action.text() != Some("stat");
@@ -100,19 +104,19 @@ fn kdamond(look: &Look<'_>, folder: &str, found: &mut Found) {
 }
 
 /// One of the kernel's own.
-fn module(look: &Look<'_>, folder: &str, found: &mut Found) {
+fn read_module(look: &SystemView<'_>, folder: &str, found: &mut DamonFindings) {
     let path = format!("{folder}/parameters/enabled");
     let (enabled, read) = look.read(&path);
-    if enabled == Value::Absent {
+    if enabled == FileValue::Absent {
         return;
     }
     found.reads.push(read);
     let name = folder.rsplit('/').next().unwrap_or_default();
     match enabled.text().map(str::trim) {
         Some("Y") => {
-            found.acts |= !WATCHERS.contains(&name);
+            found.acts |= !WATCHING_MODULES.contains(&name);
             found.on.push(name.to_owned());
-            found.fixes.push(Fix::write(path, "N"));
+            found.fixes.push(Fix::set_file(path, "N"));
             found.fixes.push(Fix::Cmdline(format!("{name}.enabled=N")));
         }
         Some("N") => {}
@@ -123,8 +127,8 @@ fn module(look: &Look<'_>, folder: &str, found: &mut Found) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const COUNT: (&str, &str) = ("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "1");
     const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
@@ -133,28 +137,28 @@ mod tests {
     /// Check that one that runs is a hazard, a lesser one if it only watches, and that one that rests is none.
     #[test]
     fn running_is_a_hazard() {
-        let found = ask(&RULE, &[COUNT, (STATE, "on"), (ACTION, "pageout")]);
+        let found = ask_rule_on(&SYS_DAMON, &[COUNT, (STATE, "on"), (ACTION, "pageout")]);
         assert_hazard(
             &found,
             "echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state",
             "whoever sets it up (damo, a service) must not: stop that",
         );
         assert!(
-            found.read.contains(&Read::new(ACTION, "pageout")),
+            found.read.contains(&FileReading::new(ACTION, "pageout")),
             "{found:#?}"
         );
         assert_eq!(found.severity, Severity::Medium);
-        let watches = ask(&RULE, &[COUNT, (STATE, "on"), (ACTION, "stat")]);
+        let watches = ask_rule_on(&SYS_DAMON, &[COUNT, (STATE, "on"), (ACTION, "stat")]);
         assert_eq!(watches.severity, Severity::Low);
         let rests = [COUNT, (STATE, "off"), (ACTION, "pageout")];
-        assert_eq!(status(&RULE, &rests), Status::Ok);
+        assert_eq!(status_on(&SYS_DAMON, &rests), FindingStatus::Ok);
     }
 
     /// Check that the kernel's own are found.
     #[test]
     fn modules_count() {
         let reclaim = "/sys/module/damon_reclaim/parameters/enabled";
-        let found = ask(&RULE, &[(reclaim, "Y")]);
+        let found = ask_rule_on(&SYS_DAMON, &[(reclaim, "Y")]);
         assert_hazard(
             &found,
             "echo N > /sys/module/damon_reclaim/parameters/enabled",
@@ -162,17 +166,29 @@ mod tests {
              kernel command line: damon_reclaim.enabled=N",
         );
         assert_eq!(found.severity, Severity::Medium);
-        let stat = ask(&RULE, &[("/sys/module/damon_stat/parameters/enabled", "Y")]);
+        let stat = ask_rule_on(
+            &SYS_DAMON,
+            &[("/sys/module/damon_stat/parameters/enabled", "Y")],
+        );
         assert_eq!(stat.severity, Severity::Low);
-        assert_eq!(status(&RULE, &[(reclaim, "N")]), Status::Ok);
-        assert_eq!(status(&RULE, &[(reclaim, "?")]), Status::Unknown);
+        assert_eq!(status_on(&SYS_DAMON, &[(reclaim, "N")]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_DAMON, &[(reclaim, "?")]),
+            FindingStatus::Unknown
+        );
     }
 
     /// Check that a kernel without it is fine, and nonsense is unknown.
     #[test]
     fn what_is_missing() {
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[COUNT, (STATE, "?")]), Status::Unknown);
-        assert_eq!(status(&RULE, &[(COUNT.0, "x")]), Status::Unknown);
+        assert_eq!(status_on(&SYS_DAMON, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_DAMON, &[COUNT, (STATE, "?")]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(
+            status_on(&SYS_DAMON, &[(COUNT.0, "x")]),
+            FindingStatus::Unknown
+        );
     }
 }

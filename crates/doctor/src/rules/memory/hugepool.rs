@@ -1,18 +1,19 @@
 //! SYS-HUGEPOOL: huge pages are taken from the free memory of a running machine.
 
 use super::common;
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const POOLS: &str = "/sys/kernel/mm/hugepages";
+const POOLS_FOLDER: &str = "/sys/kernel/mm/hugepages";
 /// Every kernel with pools has it.
-const SYSCTL: &str = "/proc/sys/vm/nr_overcommit_hugepages";
+const OVERCOMMIT_FILE: &str = "/proc/sys/vm/nr_overcommit_hugepages";
 /// Huge pages that were asked of free memory: for a fault beyond the pool, or to make the pool larger.
-const TAKEN: [&str; 2] = ["htlb_buddy_alloc_success", "htlb_buddy_alloc_fail"];
+const POOL_GROWTH_COUNTERS: [&str; 2] = ["htlb_buddy_alloc_success", "htlb_buddy_alloc_fail"];
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_HUGEPOOL: AuditRule = AuditRule {
     id: "SYS-HUGEPOOL",
     title: "huge pages beyond the pool",
     severity: Severity::Medium,
@@ -22,25 +23,25 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/hugetlbpage.rst; github.com/bitcharmer/tlb_shootdowns; \
              johnnysswlab.com and jabperf.com",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_hugepool),
 };
 
-fn check(look: &Look<'_>) -> Checked {
+fn check_sys_hugepool(look: &SystemView<'_>) -> CheckResult {
     let (mut reads, mut said, mut unread) = (Vec::new(), Vec::new(), false);
     let (mut beyond, mut reserve) = (Vec::new(), Vec::new());
-    let pools = look.list(POOLS, |name| name.starts_with("hugepages-"));
+    let pools = look.files_in(POOLS_FOLDER, |name| name.starts_with("hugepages-"));
     for folder in &pools {
         let path = format!("{folder}/nr_overcommit_hugepages");
         let (more, first) = look.read(&path);
         let (has, second) = look.read(&format!("{folder}/nr_hugepages"));
         reads.extend([first, second]);
-        let size = size(folder);
+        let size = page_size_word(folder);
         let pages = has.number().unwrap_or(0);
         match more.number() {
             Some(0) => {}
             Some(n) => {
                 said.push(format!("{n} pages of {size} beyond the pool of {pages}"));
-                beyond.push(Fix::write(path, "0"));
+                beyond.push(Fix::set_file(path, "0"));
             }
             None => unread = true,
         }
@@ -52,30 +53,37 @@ fn check(look: &Look<'_>) -> Checked {
         let advice = "kernel command line: reserve as many as the program needs, such as hugepagesz=1G hugepages=N";
         reserve.push(Fix::Advice(advice.to_owned()));
     }
-    let taken = common::grown(look, &TAKEN).filter(|&n| n > 0);
+    let taken = common::total_growth(look, &POOL_GROWTH_COUNTERS).filter(|&n| n > 0);
     let checked = if !said.is_empty() {
-        let hazard = Checked::hazard(format!("may be taken: {}", said.join(", ")));
-        beyond.into_iter().chain(reserve).fold(hazard, Checked::fix)
+        let hazard = CheckResult::hazard(format!("may be taken: {}", said.join(", ")));
+        beyond
+            .into_iter()
+            .chain(reserve)
+            .fold(hazard, CheckResult::with_fix)
     } else if taken.is_some() {
-        let hazard = Checked::hazard("a pool was made larger while the machine ran");
-        reserve.into_iter().fold(hazard, Checked::fix)
+        let hazard = CheckResult::hazard("a pool was made larger while the machine ran");
+        reserve.into_iter().fold(hazard, CheckResult::with_fix)
     } else if unread {
-        Checked::unknown("the settings can't be read")
+        CheckResult::unknown("the settings can't be read")
     } else if !pools.is_empty() {
-        Checked::ok("the pools are all there is")
+        CheckResult::ok("the pools are all there is")
     } else {
-        let (any, read) = look.read(SYSCTL);
+        let (any, read) = look.read(OVERCOMMIT_FILE);
         reads.push(read);
         match any {
-            Value::Absent => Checked::ok("this kernel has no pools of huge pages"),
-            Value::Text(_) | Value::Refused(_) => Checked::unknown("the pools can't be seen"),
+            FileValue::Absent => CheckResult::ok("this kernel has no pools of huge pages"),
+            FileValue::Text(_) | FileValue::Refused(_) => {
+                CheckResult::unknown("the pools can't be seen")
+            }
         }
     };
-    checked.read(reads).grows(&TAKEN)
+    checked
+        .with_reads(reads)
+        .with_harm_counters(&POOL_GROWTH_COUNTERS)
 }
 
 /// As the command line of the kernel names it: `2M` of `hugepages-2048kB`.
-fn size(folder: &str) -> String {
+fn page_size_word(folder: &str) -> String {
     let name = folder.rsplit("hugepages-").next().unwrap_or_default();
     match name.trim_end_matches("kB").parse::<u64>() {
         Ok(kb) if kb % (1 << 20) == 0 => format!("{}G", kb >> 20),
@@ -88,18 +96,18 @@ fn size(folder: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Evidence;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard, status};
+    use crate::evidence::HarmEvidence;
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, ask_rule_with, assert_hazard, status_on};
 
     const MORE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages";
     const HAS: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
-    fn taken(n: u64) -> Evidence {
-        Evidence {
-            seen: "in 1.00 s".to_owned(),
-            grown: Some([(TAKEN[0].to_owned(), n)].into()),
-            ..Evidence::default()
+    fn taken(n: u64) -> HarmEvidence {
+        HarmEvidence {
+            where_seen: "in 1.00 s".to_owned(),
+            counter_growth: Some([(POOL_GROWTH_COUNTERS[0].to_owned(), n)].into()),
+            ..HarmEvidence::default()
         }
     }
 
@@ -107,13 +115,16 @@ mod tests {
     #[test]
     fn overcommit_is_a_hazard() {
         assert_hazard(
-            &ask(&RULE, &[(MORE, "512"), (HAS, "64")]),
+            &ask_rule_on(&SYS_HUGEPOOL, &[(MORE, "512"), (HAS, "64")]),
             "echo 0 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages",
             "tmpfiles.d: w /sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages - - - - 0\n\
              kernel command line: hugepagesz=2M hugepages=64",
         );
-        assert_eq!(status(&RULE, &[(MORE, "0"), (HAS, "64")]), Status::Ok);
-        let found = ask(&RULE, &[(MORE, "512"), (HAS, "0")]);
+        assert_eq!(
+            status_on(&SYS_HUGEPOOL, &[(MORE, "0"), (HAS, "64")]),
+            FindingStatus::Ok
+        );
+        let found = ask_rule_on(&SYS_HUGEPOOL, &[(MORE, "512"), (HAS, "0")]);
         assert!(found.fix_lasting().contains("hugepages=N"), "{found:#?}");
     }
 
@@ -121,22 +132,31 @@ mod tests {
     #[test]
     fn growth_is_a_hazard() {
         let files = [(MORE, "0"), (HAS, "64")];
-        let found = ask_with(&RULE, &files, &taken(3));
+        let found = ask_rule_with(&SYS_HUGEPOOL, &files, &taken(3));
         assert_hazard(
             &found,
             "",
             "kernel command line: hugepagesz=2M hugepages=64",
         );
-        assert_eq!(ask_with(&RULE, &files, &taken(0)).status, Status::Ok);
+        assert_eq!(
+            ask_rule_with(&SYS_HUGEPOOL, &files, &taken(0)).status,
+            FindingStatus::Ok
+        );
     }
 
     /// Check that sizes have the kernel's names, and what can't be read is unknown.
     #[test]
     fn what_is_missing() {
-        assert_eq!(size("/x/hugepages-1048576kB"), "1G");
-        assert_eq!(size("/x/hugepages-64kB"), "64K");
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(SYSCTL, "0")]), Status::Unknown);
-        assert_eq!(status(&RULE, &[(MORE, "x")]), Status::Unknown);
+        assert_eq!(page_size_word("/x/hugepages-1048576kB"), "1G");
+        assert_eq!(page_size_word("/x/hugepages-64kB"), "64K");
+        assert_eq!(status_on(&SYS_HUGEPOOL, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_HUGEPOOL, &[(OVERCOMMIT_FILE, "0")]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(
+            status_on(&SYS_HUGEPOOL, &[(MORE, "x")]),
+            FindingStatus::Unknown
+        );
     }
 }

@@ -3,19 +3,20 @@
 use quell_event::Cause;
 
 use super::common;
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const COUNTER: &str = "khugepaged.pages_collapsed";
-const COLLAPSED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed";
-const DEFRAG: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag";
-const SLEEP: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs";
+const COLLAPSE_COUNTER: &str = "khugepaged.pages_collapsed";
+const COLLAPSED_FILE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed";
+const KHUGEPAGED_DEFRAG_FILE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag";
+const SCAN_SLEEP_FILE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs";
 /// Between two scans of some pages: an hour.
-const LONG: &str = "3600000";
+const LONG_SLEEP_MS: &str = "3600000";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_KHUGE: AuditRule = AuditRule {
     id: "SYS-KHUGE",
     title: "khugepaged collapses pages",
     severity: Severity::High,
@@ -25,58 +26,68 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/transhuge.rst, khugepaged; mm/khugepaged.c; \
              rigtorp.se/virtual-memory",
     causes: &[Cause::ThpCollapse],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_khuge),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (collapsed, read) = look.read(COLLAPSED);
-    let (defrag, defrag_read) = look.read(DEFRAG);
-    let counted = look.evidence().grown(COUNTER);
-    let sent = look.evidence().shootdowns(&[Cause::ThpCollapse]);
+fn check_sys_khuge(look: &SystemView<'_>) -> CheckResult {
+    let (collapsed, read) = look.read(COLLAPSED_FILE);
+    let (defrag, defrag_read) = look.read(KHUGEPAGED_DEFRAG_FILE);
+    let counted = look.evidence().growth_of(COLLAPSE_COUNTER);
+    let sent = look.evidence().shootdowns_by(&[Cause::ThpCollapse]);
     let checked = match (counted, sent) {
-        _ if collapsed == Value::Absent => Checked::ok("this kernel has no transparent huge pages"),
-        (Some(n), _) if n > 0 => hazard(format!("huge pages made of small ones: {n}"), &defrag),
-        (_, Some(n)) if n > 0 => hazard("pages were collapsed".to_owned(), &defrag),
-        _ if common::thp_given(look) == Some(false) => {
-            Checked::ok("no program is given huge pages, so khugepaged rests")
+        _ if collapsed == FileValue::Absent => {
+            CheckResult::ok("this kernel has no transparent huge pages")
         }
-        _ if collapsed.number().is_none() => Checked::unknown("what khugepaged did can't be read"),
-        (Some(_), _) => Checked::ok("khugepaged collapsed nothing"),
-        (None, _) => Checked::unknown(crate::rules::unseen(look)),
+        (Some(n), _) if n > 0 => {
+            collapse_hazard(format!("huge pages made of small ones: {n}"), &defrag)
+        }
+        (_, Some(n)) if n > 0 => collapse_hazard("pages were collapsed".to_owned(), &defrag),
+        _ if common::is_thp_given(look) == Some(false) => {
+            CheckResult::ok("no program is given huge pages, so khugepaged rests")
+        }
+        _ if collapsed.number().is_none() => {
+            CheckResult::unknown("what khugepaged did can't be read")
+        }
+        (Some(_), _) => CheckResult::ok("khugepaged collapsed nothing"),
+        (None, _) => CheckResult::unknown(crate::rules::why_no_growth(look)),
     };
-    checked.read([read, defrag_read]).grows(&[COUNTER])
+    checked
+        .with_reads([read, defrag_read])
+        .with_harm_counters(&[COLLAPSE_COUNTER])
 }
 
-fn hazard(said: String, defrag: &Value) -> Checked {
-    let checked = Checked::hazard(said).fix(Fix::write(SLEEP, LONG)).note(
-        "SYS-THP has the setting that gives huge pages at all: with 'never' khugepaged rests",
-    );
+fn collapse_hazard(said: String, defrag: &FileValue) -> CheckResult {
+    let checked = CheckResult::hazard(said)
+        .with_fix(Fix::set_file(SCAN_SLEEP_FILE, LONG_SLEEP_MS))
+        .with_note(
+            "SYS-THP has the setting that gives huge pages at all: with 'never' khugepaged rests",
+        );
     // it moves other pages to have room for the huge one
     if defrag.number() == Some(0) {
         checked
     } else {
-        checked.fix(Fix::write(DEFRAG, "0"))
+        checked.with_fix(Fix::set_file(KHUGEPAGED_DEFRAG_FILE, "0"))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::common::THP_ENABLED;
+    use super::common::THP_ENABLED_FILE;
     use super::*;
-    use crate::evidence::Evidence;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask_with, assert_hazard, grown, status};
+    use crate::evidence::HarmEvidence;
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_with, assert_hazard, evidence_of_growth, status_on};
 
     const FILES: [(&str, &str); 3] = [
-        (COLLAPSED, "6"),
-        (DEFRAG, "1"),
-        (THP_ENABLED, "always [madvise] never"),
+        (COLLAPSED_FILE, "6"),
+        (KHUGEPAGED_DEFRAG_FILE, "1"),
+        (THP_ENABLED_FILE, "always [madvise] never"),
     ];
 
     /// Check that a collapse while somebody looked is a hazard with its harm, and that none is fine.
     #[test]
     fn a_collapse_is_a_hazard() {
-        let found = ask_with(&RULE, &FILES, &grown(COUNTER, 3));
+        let found = ask_rule_with(&SYS_KHUGE, &FILES, &evidence_of_growth(COLLAPSE_COUNTER, 3));
         assert_hazard(
             &found,
             "echo 3600000 > /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs\n\
@@ -84,36 +95,53 @@ mod tests {
             "tmpfiles.d: w /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs - - - - 3600000\n\
              tmpfiles.d: w /sys/kernel/mm/transparent_hugepage/khugepaged/defrag - - - - 0",
         );
-        assert_eq!(found.harm.unwrap().what, format!("{COUNTER} +3 in 1.00 s"));
         assert_eq!(
-            ask_with(&RULE, &FILES, &grown(COUNTER, 0)).status,
-            Status::Ok
+            found.harm.unwrap().description,
+            format!("{COLLAPSE_COUNTER} +3 in 1.00 s")
+        );
+        assert_eq!(
+            ask_rule_with(&SYS_KHUGE, &FILES, &evidence_of_growth(COLLAPSE_COUNTER, 0)).status,
+            FindingStatus::Ok
         );
     }
 
     /// Check that a trace with its shootdowns tells too.
     #[test]
     fn a_trace_tells() {
-        let mut traced = Evidence {
-            seen: "in t.quell".to_owned(),
-            causes: Some([(Cause::ThpCollapse, 2)].into()),
-            ..Evidence::default()
+        let mut traced = HarmEvidence {
+            where_seen: "in t.quell".to_owned(),
+            shootdowns_by_cause: Some([(Cause::ThpCollapse, 2)].into()),
+            ..HarmEvidence::default()
         };
-        assert_eq!(ask_with(&RULE, &FILES, &traced).status, Status::Hazard);
-        traced.causes = Some([(Cause::ThpCollapse, 0)].into());
-        assert_eq!(ask_with(&RULE, &FILES, &traced).status, Status::Unknown);
+        assert_eq!(
+            ask_rule_with(&SYS_KHUGE, &FILES, &traced).status,
+            FindingStatus::Hazard
+        );
+        traced.shootdowns_by_cause = Some([(Cause::ThpCollapse, 0)].into());
+        assert_eq!(
+            ask_rule_with(&SYS_KHUGE, &FILES, &traced).status,
+            FindingStatus::Unknown
+        );
     }
 
     /// Check that one look tells only where nobody is given huge pages.
     #[test]
     fn one_look_tells_little() {
-        assert_eq!(status(&RULE, &FILES), Status::Unknown);
-        let off = (THP_ENABLED, "always madvise [never]");
-        assert_eq!(status(&RULE, &[(COLLAPSED, "6"), off]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok);
+        assert_eq!(status_on(&SYS_KHUGE, &FILES), FindingStatus::Unknown);
+        let off = (THP_ENABLED_FILE, "always madvise [never]");
         assert_eq!(
-            ask_with(&RULE, &[(COLLAPSED, "x"), FILES[2]], &grown(COUNTER, 0)).status,
-            Status::Unknown
+            status_on(&SYS_KHUGE, &[(COLLAPSED_FILE, "6"), off]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&SYS_KHUGE, &[]), FindingStatus::Ok);
+        assert_eq!(
+            ask_rule_with(
+                &SYS_KHUGE,
+                &[(COLLAPSED_FILE, "x"), FILES[2]],
+                &evidence_of_growth(COLLAPSE_COUNTER, 0)
+            )
+            .status,
+            FindingStatus::Unknown
         );
     }
 }

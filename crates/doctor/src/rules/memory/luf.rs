@@ -3,17 +3,18 @@
 use super::common;
 use quell_event::Cause;
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const FILE: &str = "/proc/sys/vm/luf_max";
-const STALE: &str = "/proc/sys/vm/luf_stale_ms";
+const LUF_MAX_FILE: &str = "/proc/sys/vm/luf_max";
+const LUF_STALE_FILE: &str = "/proc/sys/vm/luf_stale_ms";
 /// Pages that a node may hold back, 4 MB: one flush for some thousand of them (kernel/luf).
-const PAGES: &str = "1024";
+const ADVISED_LUF_PAGES: &str = "1024";
 /// Flushes that were asked for by name: a change of mappings or of a file came before the batch was full.
-const FORCED: [&str; 5] = [
+const FORCED_FLUSH_COUNTERS: [&str; 5] = [
     "luf_flush_mm",
     "luf_flush_fault",
     "luf_flush_write",
@@ -21,7 +22,7 @@ const FORCED: [&str; 5] = [
     "luf_flush_undo",
 ];
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_LUF: AuditRule = AuditRule {
     id: "SYS-LUF",
     title: "deferred flushes (LUF)",
     severity: Severity::Low,
@@ -31,33 +32,42 @@ pub(super) const RULE: Rule = Rule {
            entry whose page is unmapped.",
     source: "quell's series for Linux 6.12, kernel/luf: Documentation/mm/luf.rst",
     causes: &[Cause::LufDeferred, Cause::LufForced],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_luf),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (value, read) = look.read(FILE);
+fn check_sys_luf(look: &SystemView<'_>) -> CheckResult {
+    let (value, read) = look.read(LUF_MAX_FILE);
     let mut reads = vec![read];
     let checked = match (value.number(), &value) {
-        (Some(0), _) => {
-            Checked::hazard("built in, and switched off").fix(Fix::sysctl("vm.luf_max", PAGES))
-        }
+        (Some(0), _) => CheckResult::hazard("built in, and switched off")
+            .with_fix(Fix::set_sysctl("vm.luf_max", ADVISED_LUF_PAGES)),
         (Some(pages), _) if pages > 0 => {
-            let (held, first) = common::vmstat(look, "nr_luf_held");
-            let (flushes, second) = common::vmstat(look, "luf_flush");
-            let (stale, third) = look.read(STALE);
+            let (held, first) = common::read_vmstat(look, "nr_luf_held");
+            let (flushes, second) = common::read_vmstat(look, "luf_flush");
+            let (stale, third) = look.read(LUF_STALE_FILE);
             reads.extend([first, second, third]);
-            let forced = FORCED.map(|name| common::vmstat(look, name).0);
+            let forced = FORCED_FLUSH_COUNTERS.map(|name| common::read_vmstat(look, name).0);
             let forced: Option<u64> = forced.into_iter().sum();
-            Checked::ok(on(pages, held, flushes.zip(forced), stale.number()))
+            CheckResult::ok(luf_state_text(
+                pages,
+                held,
+                flushes.zip(forced),
+                stale.number(),
+            ))
         }
-        (None, Value::Absent) => Checked::ok("this kernel has none"),
-        _ => Checked::unknown("the setting can't be read"),
+        (None, FileValue::Absent) => CheckResult::ok("this kernel has none"),
+        _ => CheckResult::unknown("the setting can't be read"),
     };
-    checked.read(reads)
+    checked.with_reads(reads)
 }
 
 /// Its state in words.
-fn on(pages: i64, held: Option<u64>, flushes: Option<(u64, u64)>, stale: Option<i64>) -> String {
+fn luf_state_text(
+    pages: i64,
+    held: Option<u64>,
+    flushes: Option<(u64, u64)>,
+    stale: Option<i64>,
+) -> String {
     let mut said = format!("on: a node holds back up to {pages} pages");
     if let Some(ms) = stale {
         said += &format!(", for {ms} ms at most");
@@ -74,31 +84,41 @@ fn on(pages: i64, held: Option<u64>, flushes: Option<(u64, u64)>, stale: Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     /// Check that a kernel with it says whether it is on, and how to switch it on; others have nothing to say.
     #[test]
     fn state_is_told() {
         assert_hazard(
-            &ask(&RULE, &[(FILE, "0")]),
+            &ask_rule_on(&SYS_LUF, &[(LUF_MAX_FILE, "0")]),
             "sysctl -w vm.luf_max=1024",
             "sysctl.d: vm.luf_max = 1024",
         );
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "many")]), Status::Unknown);
+        assert_eq!(status_on(&SYS_LUF, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_LUF, &[(LUF_MAX_FILE, "many")]),
+            FindingStatus::Unknown
+        );
         let vmstat = "nr_luf_held 12\nluf_flush 900\nluf_flush_limit 800\nluf_flush_mm 60\nluf_flush_fault 30\n\
                       luf_flush_write 7\nluf_flush_invalidate 2\nluf_flush_undo 1";
-        let found = ask(
-            &RULE,
-            &[(FILE, "1024"), (STALE, "100"), ("/proc/vmstat", vmstat)],
+        let found = ask_rule_on(
+            &SYS_LUF,
+            &[
+                (LUF_MAX_FILE, "1024"),
+                (LUF_STALE_FILE, "100"),
+                ("/proc/vmstat", vmstat),
+            ],
         );
-        assert_eq!(found.status, Status::Ok);
+        assert_eq!(found.status, FindingStatus::Ok);
         assert_eq!(
             found.said,
             "on: a node holds back up to 1024 pages, for 100 ms at most; 12 now; 900 flushes since boot, 100 of them \
              forced by a change"
         );
-        assert_eq!(status(&RULE, &[(FILE, "1024")]), Status::Ok);
+        assert_eq!(
+            status_on(&SYS_LUF, &[(LUF_MAX_FILE, "1024")]),
+            FindingStatus::Ok
+        );
     }
 }

@@ -1,15 +1,16 @@
 //! SYS-MGLRU: reclaim walks the page tables of programs.
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const FILE: &str = "/sys/kernel/mm/lru_gen/enabled";
+const LRU_GEN_FILE: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// Bits of the setting (Documentation/admin-guide/mm/multigen_lru.rst): it is on, and walks page tables.
-const ON: u32 = 1;
-const WALKS: u32 = 2;
+const LRU_GEN_IS_ON: u32 = 1;
+const LRU_GEN_WALKS_TABLES: u32 = 2;
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_MGLRU: AuditRule = AuditRule {
     id: "SYS-MGLRU",
     title: "multi-generational LRU",
     severity: Severity::Info,
@@ -18,40 +19,54 @@ pub(super) const RULE: Rule = Rule {
     risk: "There is nothing to change for this alone: the older LRU looks at pages one by one.",
     source: "kernel Documentation/admin-guide/mm/multigen_lru.rst; mm/vmscan.c should_walk_mmu",
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_mglru),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (value, read) = look.read(FILE);
+fn check_sys_mglru(look: &SystemView<'_>) -> CheckResult {
+    let (value, read) = look.read(LRU_GEN_FILE);
     // such as 0x0007
     let hex = value.text().and_then(|text| text.trim().strip_prefix("0x"));
     let bits = hex.and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let checked = match (bits, &value) {
-        (Some(bits), _) if bits & ON == 0 => Checked::ok("switched off"),
-        (Some(bits), _) if bits & WALKS == 0 => Checked::ok("on, without walks of page tables"),
-        (Some(_), _) => Checked::hazard("on: page tables are walked when memory runs short"),
-        (None, Value::Absent) => Checked::ok("this kernel has none"),
-        (None, _) => Checked::unknown("the setting can't be read"),
+        (Some(bits), _) if bits & LRU_GEN_IS_ON == 0 => CheckResult::ok("switched off"),
+        (Some(bits), _) if bits & LRU_GEN_WALKS_TABLES == 0 => {
+            CheckResult::ok("on, without walks of page tables")
+        }
+        (Some(_), _) => CheckResult::hazard("on: page tables are walked when memory runs short"),
+        (None, FileValue::Absent) => CheckResult::ok("this kernel has none"),
+        (None, _) => CheckResult::unknown("the setting can't be read"),
     };
-    checked.read([read])
+    checked.with_reads([read])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     /// Check that walks are worth knowing, with nothing to change, and that the rest is fine.
     #[test]
     fn walks_are_told() {
-        let found = ask(&RULE, &[(FILE, "0x0007")]);
+        let found = ask_rule_on(&SYS_MGLRU, &[(LRU_GEN_FILE, "0x0007")]);
         assert_hazard(&found, "", "");
         assert_eq!(found.severity, Severity::Info);
-        assert_eq!(status(&RULE, &[(FILE, "0x0005")]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "0x0006")]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "0x0000")]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "y")]), Status::Unknown);
+        assert_eq!(
+            status_on(&SYS_MGLRU, &[(LRU_GEN_FILE, "0x0005")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            status_on(&SYS_MGLRU, &[(LRU_GEN_FILE, "0x0006")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            status_on(&SYS_MGLRU, &[(LRU_GEN_FILE, "0x0000")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&SYS_MGLRU, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_MGLRU, &[(LRU_GEN_FILE, "y")]),
+            FindingStatus::Unknown
+        );
     }
 }

@@ -24,30 +24,30 @@ mod watermarks;
 mod writeback;
 mod zone_reclaim;
 
-use crate::rule::Rule;
+use crate::rule::AuditRule;
 
 /// In the order of the documentation.
-pub(super) const ALL: &[Rule] = &[
-    thp::RULE,
-    mthp::RULE,
-    thp_defrag::RULE,
-    khugepaged::RULE,
-    thp_shmem::RULE,
-    thp_shrink::RULE,
-    ksm::RULE,
-    ksm_residue::RULE,
-    numa_balancing::RULE,
-    demotion::RULE,
-    luf::RULE,
-    zone_reclaim::RULE,
-    numad::RULE,
-    swap::RULE,
-    compact::RULE,
-    compact_mlock::RULE,
-    watermarks::RULE,
-    writeback::RULE,
-    damon::RULE,
-    mglru::RULE,
-    hugepool::RULE,
-    balloon::RULE,
+pub(super) const MEMORY_RULES: &[AuditRule] = &[
+    thp::SYS_THP,
+    mthp::SYS_MTHP,
+    thp_defrag::SYS_THP_DEFRAG,
+    khugepaged::SYS_KHUGE,
+    thp_shmem::SYS_THP_SHMEM,
+    thp_shrink::SYS_THP_SHRINK,
+    ksm::SYS_KSM,
+    ksm_residue::SYS_KSM_RESIDUE,
+    numa_balancing::SYS_NUMABAL,
+    demotion::SYS_DEMOTE,
+    luf::SYS_LUF,
+    zone_reclaim::SYS_ZRECLAIM,
+    numad::SYS_NUMAD,
+    swap::SYS_SWAP,
+    compact::SYS_COMPACT,
+    compact_mlock::SYS_COMPACT_MLOCK,
+    watermarks::SYS_WMARK,
+    writeback::SYS_WB,
+    damon::SYS_DAMON,
+    mglru::SYS_MGLRU,
+    hugepool::SYS_HUGEPOOL,
+    balloon::SYS_BALLOON,
 ];

@@ -2,15 +2,16 @@
 
 use quell_event::Cause;
 
-use super::common::{self, THP_ENABLED};
+use super::common::{self, THP_ENABLED_FILE};
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const PMD_SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+const PMD_SIZE_FILE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_MTHP: AuditRule = AuditRule {
     id: "SYS-MTHP",
     title: "huge pages of one size for every program",
     severity: Severity::Medium,
@@ -19,28 +20,28 @@ pub(super) const RULE: Rule = Rule {
     risk: "Programs that don't ask for huge pages take more page faults.",
     source: "kernel Documentation/admin-guide/mm/transhuge.rst, hugepages-<size>kB/enabled",
     causes: &[Cause::ThpSplit],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_mthp),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (top, top_read) = look.read(THP_ENABLED);
-    let pmd_kb = look.file(PMD_SIZE).number().unwrap_or(2 << 20) / 1024;
-    let sizes = common::sizes(look, "enabled");
+fn check_sys_mthp(look: &SystemView<'_>) -> CheckResult {
+    let (top, top_read) = look.read(THP_ENABLED_FILE);
+    let pmd_kb = look.file(PMD_SIZE_FILE).number().unwrap_or(2 << 20) / 1024;
+    let sizes = common::thp_size_settings(look, "enabled");
     let (mut fixes, mut names, mut unread) = (Vec::new(), Vec::new(), Vec::new());
     for size in &sizes {
         let name = size.path.trim_end_matches("/enabled");
         let name = name.rsplit('-').next().unwrap_or_default();
         let is_pmd = name == format!("{pmd_kb}kB");
-        match size.value.chosen() {
+        match size.value.chosen_word() {
             Some("always") => {
                 // SYS-THP leaves this size to those who ask; the others are off by default
                 let value = if is_pmd { "madvise" } else { "never" };
-                fixes.push(Fix::write(size.path.clone(), value));
+                fixes.push(Fix::set_file(size.path.clone(), value));
                 names.push(name.to_owned());
             }
             // the size that inherits by default is SYS-THP's
-            Some("inherit") if top.chosen() == Some("always") && !is_pmd => {
-                fixes.push(Fix::write(size.path.clone(), "never"));
+            Some("inherit") if top.chosen_word() == Some("always") && !is_pmd => {
+                fixes.push(Fix::set_file(size.path.clone(), "never"));
                 names.push(name.to_owned());
             }
             Some("inherit" | "madvise" | "never") => {}
@@ -48,30 +49,30 @@ fn check(look: &Look<'_>) -> Checked {
         }
     }
     let checked = if !names.is_empty() {
-        let hazard = Checked::hazard(format!("given to every program: {}", names.join(", ")));
-        fixes.into_iter().fold(hazard, Checked::fix)
+        let hazard = CheckResult::hazard(format!("given to every program: {}", names.join(", ")));
+        fixes.into_iter().fold(hazard, CheckResult::with_fix)
     } else if !unread.is_empty() {
-        Checked::unknown(format!("can't be read: {}", unread.join(", ")))
+        CheckResult::unknown(format!("can't be read: {}", unread.join(", ")))
     } else if !sizes.is_empty() {
-        Checked::ok("no size is given to every program")
+        CheckResult::ok("no size is given to every program")
     } else {
         match top {
-            Value::Absent => Checked::ok("this kernel has no transparent huge pages"),
-            Value::Text(_) => Checked::ok("this kernel has one size only (before 6.8)"),
-            Value::Refused(_) => Checked::unknown("the settings can't be read"),
+            FileValue::Absent => CheckResult::ok("this kernel has no transparent huge pages"),
+            FileValue::Text(_) => CheckResult::ok("this kernel has one size only (before 6.8)"),
+            FileValue::Refused(_) => CheckResult::unknown("the settings can't be read"),
         }
     };
     let reads = sizes.into_iter().map(|s| s.read);
-    checked.read([top_read]).read(reads)
+    checked.with_reads([top_read]).with_reads(reads)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
-    const TOP: (&str, &str) = (THP_ENABLED, "always [madvise] never");
+    const TOP: (&str, &str) = (THP_ENABLED_FILE, "always [madvise] never");
     const SMALL: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
     const LARGE: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
     const ALWAYS: &str = "[always] inherit madvise never";
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn always_is_a_hazard() {
         assert_hazard(
-            &ask(&RULE, &[TOP, (SMALL, ALWAYS), (LARGE, ALWAYS)]),
+            &ask_rule_on(&SYS_MTHP, &[TOP, (SMALL, ALWAYS), (LARGE, ALWAYS)]),
             "echo madvise > /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled\n\
              echo never > /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled",
             "tmpfiles.d: w /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled - - - - madvise\n\
@@ -89,23 +90,35 @@ mod tests {
         );
         let never = "always inherit madvise [never]";
         let files = [TOP, (SMALL, never), (LARGE, INHERIT)];
-        assert_eq!(status(&RULE, &files), Status::Ok);
+        assert_eq!(status_on(&SYS_MTHP, &files), FindingStatus::Ok);
     }
 
     /// Check that what a size inherits counts, but for the one that SYS-THP speaks of.
     #[test]
     fn sizes_inherit() {
-        let top = (THP_ENABLED, "[always] madvise never");
-        assert_eq!(status(&RULE, &[top, (SMALL, INHERIT)]), Status::Hazard);
-        assert_eq!(status(&RULE, &[top, (LARGE, INHERIT)]), Status::Ok);
-        assert_eq!(status(&RULE, &[TOP, (SMALL, INHERIT)]), Status::Ok);
+        let top = (THP_ENABLED_FILE, "[always] madvise never");
+        assert_eq!(
+            status_on(&SYS_MTHP, &[top, (SMALL, INHERIT)]),
+            FindingStatus::Hazard
+        );
+        assert_eq!(
+            status_on(&SYS_MTHP, &[top, (LARGE, INHERIT)]),
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            status_on(&SYS_MTHP, &[TOP, (SMALL, INHERIT)]),
+            FindingStatus::Ok
+        );
     }
 
     /// Check that older kernels are fine, and nonsense is unknown.
     #[test]
     fn what_is_missing() {
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[TOP]), Status::Ok);
-        assert_eq!(status(&RULE, &[TOP, (SMALL, "x")]), Status::Unknown);
+        assert_eq!(status_on(&SYS_MTHP, &[]), FindingStatus::Ok);
+        assert_eq!(status_on(&SYS_MTHP, &[TOP]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_MTHP, &[TOP, (SMALL, "x")]),
+            FindingStatus::Unknown
+        );
     }
 }

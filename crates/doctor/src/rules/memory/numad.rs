@@ -2,14 +2,14 @@
 
 use quell_event::Cause;
 
-use crate::finding::{Read, Severity};
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const NAME: &str = "numad";
+const NUMAD_COMM: &str = "numad";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_NUMAD: AuditRule = AuditRule {
     id: "SYS-NUMAD",
     title: "numad moves programs between nodes",
     severity: Severity::High,
@@ -18,27 +18,27 @@ pub(super) const RULE: Rule = Rule {
     risk: "Programs stay where they were started: bind them to nodes.",
     source: "numad(8); rigtorp.se/virtual-memory",
     causes: &[Cause::MigrateMove],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_numad),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let checked = if look.runs(NAME) {
-        return Checked::hazard("numad runs")
-            .fix(Fix::Mask("numad.service"))
-            .read([Read::new("/proc/*/comm", NAME)]);
-    } else if look.sees_all() {
-        Checked::ok("numad does not run")
+fn check_sys_numad(look: &SystemView<'_>) -> CheckResult {
+    let checked = if look.is_running(NUMAD_COMM) {
+        return CheckResult::hazard("numad runs")
+            .with_fix(Fix::Mask("numad.service"))
+            .with_reads([FileReading::new("/proc/*/comm", NUMAD_COMM)]);
+    } else if look.sees_all_processes() {
+        CheckResult::ok("numad does not run")
     } else {
-        Checked::unknown("not all processes of the machine can be seen from here")
+        CheckResult::unknown("not all processes of the machine can be seen from here")
     };
-    checked.read([Read::new("/proc/*/comm", "no numad")])
+    checked.with_reads([FileReading::new("/proc/*/comm", "no numad")])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const KTHREADD: &str = "/proc/2/comm";
 
@@ -47,12 +47,18 @@ mod tests {
     fn running_is_a_hazard() {
         let all = (KTHREADD, "kthreadd");
         assert_hazard(
-            &ask(&RULE, &[all, ("/proc/9/comm", "numad")]),
+            &ask_rule_on(&SYS_NUMAD, &[all, ("/proc/9/comm", "numad")]),
             "systemctl mask --now numad.service",
             "systemctl mask numad.service",
         );
-        assert_eq!(status(&RULE, &[("/proc/9/comm", "numad")]), Status::Hazard);
-        assert_eq!(status(&RULE, &[all]), Status::Ok);
-        assert_eq!(status(&RULE, &[(KTHREADD, "bash")]), Status::Unknown);
+        assert_eq!(
+            status_on(&SYS_NUMAD, &[("/proc/9/comm", "numad")]),
+            FindingStatus::Hazard
+        );
+        assert_eq!(status_on(&SYS_NUMAD, &[all]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_NUMAD, &[(KTHREADD, "bash")]),
+            FindingStatus::Unknown
+        );
     }
 }

@@ -3,20 +3,21 @@
 use quell_event::Cause;
 
 use super::common;
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const BOOST: &str = "vm.watermark_boost_factor";
+const BOOST_SYSCTL: &str = "vm.watermark_boost_factor";
 const BOOST_FILE: &str = "/proc/sys/vm/watermark_boost_factor";
-const SCALE: &str = "vm.watermark_scale_factor";
+const SCALE_SYSCTL: &str = "vm.watermark_scale_factor";
 const SCALE_FILE: &str = "/proc/sys/vm/watermark_scale_factor";
 const MIN_FREE_FILE: &str = "/proc/sys/vm/min_free_kbytes";
 /// Of 10,000 of a node's memory: kswapd begins so much before programs must help. The default is 10.
-const ENOUGH: i64 = 100;
+const ENOUGH_SCALE: i64 = 100;
 /// Programs that wait for memory. The first by zone; without one before 4.10.
-const STALLS: [&str; 8] = [
+const STALL_COUNTERS: [&str; 8] = [
     "allocstall_dma",
     "allocstall_dma32",
     "allocstall_normal",
@@ -27,7 +28,7 @@ const STALLS: [&str; 8] = [
     "pgscan_direct",
 ];
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_WMARK: AuditRule = AuditRule {
     id: "SYS-WMARK",
     title: "watermarks of free memory",
     severity: Severity::Medium,
@@ -37,64 +38,68 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/sysctl/vm.rst, watermark_boost_factor and watermark_scale_factor; \
              LUF patch series",
     causes: &[Cause::Reclaim],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_wmark),
 };
 
-fn check(look: &Look<'_>) -> Checked {
+fn check_sys_wmark(look: &SystemView<'_>) -> CheckResult {
     let (boost, first) = look.read(BOOST_FILE);
     let (scale, second) = look.read(SCALE_FILE);
     let (_, third) = look.read(MIN_FREE_FILE);
     // Some(0) where this kernel has none (before 5.0)
     let factor = match boost {
-        Value::Absent => Some(0),
-        Value::Text(_) | Value::Refused(_) => boost.number(),
+        FileValue::Absent => Some(0),
+        FileValue::Text(_) | FileValue::Refused(_) => boost.number(),
     };
-    let stalls = common::grown(look, &STALLS);
+    let stalls = common::total_growth(look, &STALL_COUNTERS);
     // of 10,000 of the high watermark
-    let boosted = |checked: Checked| match factor {
-        Some(n) if n > 0 => checked.fix(Fix::sysctl(BOOST, "0")),
+    let boosted = |checked: CheckResult| match factor {
+        Some(n) if n > 0 => checked.with_fix(Fix::set_sysctl(BOOST_SYSCTL, "0")),
         _ => checked,
     };
     let checked = match (stalls, factor) {
         (Some(n), _) if n > 0 => {
-            let checked =
-                Checked::hazard("programs had to make room themselves").severity(Severity::High);
+            let checked = CheckResult::hazard("programs had to make room themselves")
+                .with_severity(Severity::High);
             let checked = boosted(checked);
             let checked = match scale.number() {
-                Some(scale) if scale < ENOUGH => {
-                    checked.fix(Fix::sysctl(SCALE, ENOUGH.to_string()))
+                Some(scale) if scale < ENOUGH_SCALE => {
+                    checked.with_fix(Fix::set_sysctl(SCALE_SYSCTL, ENOUGH_SCALE.to_string()))
                 }
                 _ => checked,
             };
-            checked.fix(Fix::Advice(
+            checked.with_fix(Fix::Advice(
                 "sysctl.d: raise vm.min_free_kbytes if it goes on, to no more than 1 % of memory for each node"
                     .to_owned(),
             ))
         }
-        (_, Some(n)) if n > 0 => boosted(Checked::hazard(format!(
+        (_, Some(n)) if n > 0 => boosted(CheckResult::hazard(format!(
             "kswapd is boosted, by up to {} % of the high watermark",
             n / 100
         ))),
-        (_, None) => Checked::unknown("the boost can't be read"),
-        (Some(_), _) => Checked::ok("no boost, and no program waited for memory"),
-        (None, _) => Checked::unknown(format!(
+        (_, None) => CheckResult::unknown("the boost can't be read"),
+        (Some(_), _) => CheckResult::ok("no boost, and no program waited for memory"),
+        (None, _) => CheckResult::unknown(format!(
             "no boost; whether programs wait for memory is not known: {}",
-            crate::rules::unseen(look)
+            crate::rules::why_no_growth(look)
         )),
     };
-    checked.read([first, second, third]).grows(&STALLS)
+    checked
+        .with_reads([first, second, third])
+        .with_harm_counters(&STALL_COUNTERS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{
+        ask_rule_on, ask_rule_with, assert_hazard, evidence_of_growth, status_on,
+    };
 
     /// Check that the default of the boost is a hazard, and that without it one look tells nothing.
     #[test]
     fn a_boost_is_a_hazard() {
-        let found = ask(&RULE, &[(BOOST_FILE, "15000"), (SCALE_FILE, "10")]);
+        let found = ask_rule_on(&SYS_WMARK, &[(BOOST_FILE, "15000"), (SCALE_FILE, "10")]);
         assert_hazard(
             &found,
             "sysctl -w vm.watermark_boost_factor=0",
@@ -105,23 +110,34 @@ mod tests {
             found.said,
             "kswapd is boosted, by up to 150 % of the high watermark"
         );
-        assert_eq!(status(&RULE, &[(BOOST_FILE, "0")]), Status::Unknown);
-        let quiet = ask_with(&RULE, &[(BOOST_FILE, "0")], &grown("allocstall_normal", 0));
-        assert_eq!(quiet.status, Status::Ok);
-        let old = ask_with(&RULE, &[], &grown("allocstall_normal", 0));
-        assert_eq!(old.status, Status::Ok);
-        let odd = ask_with(&RULE, &[(BOOST_FILE, "x")], &grown("allocstall_normal", 0));
-        assert_eq!(odd.status, Status::Unknown);
+        assert_eq!(
+            status_on(&SYS_WMARK, &[(BOOST_FILE, "0")]),
+            FindingStatus::Unknown
+        );
+        let quiet = ask_rule_with(
+            &SYS_WMARK,
+            &[(BOOST_FILE, "0")],
+            &evidence_of_growth("allocstall_normal", 0),
+        );
+        assert_eq!(quiet.status, FindingStatus::Ok);
+        let old = ask_rule_with(&SYS_WMARK, &[], &evidence_of_growth("allocstall_normal", 0));
+        assert_eq!(old.status, FindingStatus::Ok);
+        let odd = ask_rule_with(
+            &SYS_WMARK,
+            &[(BOOST_FILE, "x")],
+            &evidence_of_growth("allocstall_normal", 0),
+        );
+        assert_eq!(odd.status, FindingStatus::Unknown);
     }
 
     /// Check that programs that waited are worse, and have the marks raised where they are low.
     #[test]
     fn waits_are_worse() {
         let advice = "sysctl.d: raise vm.min_free_kbytes if it goes on, to no more than 1 % of memory for each node";
-        let found = ask_with(
-            &RULE,
+        let found = ask_rule_with(
+            &SYS_WMARK,
             &[(BOOST_FILE, "0"), (SCALE_FILE, "10")],
-            &grown("allocstall_normal", 4),
+            &evidence_of_growth("allocstall_normal", 4),
         );
         assert_hazard(
             &found,
@@ -129,11 +145,14 @@ mod tests {
             &format!("sysctl.d: vm.watermark_scale_factor = 100\n{advice}"),
         );
         assert_eq!(found.severity, Severity::High);
-        assert_eq!(found.harm.unwrap().what, "allocstall_normal +4 in 1.00 s");
-        let high = ask_with(
-            &RULE,
+        assert_eq!(
+            found.harm.unwrap().description,
+            "allocstall_normal +4 in 1.00 s"
+        );
+        let high = ask_rule_with(
+            &SYS_WMARK,
             &[(BOOST_FILE, "0"), (SCALE_FILE, "200")],
-            &grown("allocstall_normal", 4),
+            &evidence_of_growth("allocstall_normal", 4),
         );
         assert_hazard(&high, "", advice);
     }

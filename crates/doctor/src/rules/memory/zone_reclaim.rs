@@ -1,14 +1,15 @@
 //! SYS-ZRECLAIM: a node's memory is reclaimed before another node's is used.
 
+use crate::file_value::FileValue;
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::rule::{Check, Checked, Rule};
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const NAME: &str = "vm.zone_reclaim_mode";
-const FILE: &str = "/proc/sys/vm/zone_reclaim_mode";
+const ZONE_RECLAIM_SYSCTL: &str = "vm.zone_reclaim_mode";
+const ZONE_RECLAIM_FILE: &str = "/proc/sys/vm/zone_reclaim_mode";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const SYS_ZRECLAIM: AuditRule = AuditRule {
     id: "SYS-ZRECLAIM",
     title: "reclaim before memory of another node",
     severity: Severity::Medium,
@@ -18,40 +19,47 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/sysctl/vm.rst, zone_reclaim_mode; mm/vmscan.c node_reclaim",
     // only bit 2 (swap) lets it unmap pages, so that most of reclaim's shootdowns are not its own
     causes: &[],
-    check: Check::System(check),
+    check: RuleCheck::System(check_sys_zreclaim),
 };
 
-fn check(look: &Look<'_>) -> Checked {
-    let (value, read) = look.read(FILE);
+fn check_sys_zreclaim(look: &SystemView<'_>) -> CheckResult {
+    let (value, read) = look.read(ZONE_RECLAIM_FILE);
     let checked = match (value.number(), &value) {
-        (Some(0), _) => Checked::ok("switched off"),
-        (Some(mode), _) => Checked::hazard(format!("on (mode {mode})")).fix(Fix::sysctl(NAME, "0")),
-        (None, Value::Absent) => Checked::ok("this kernel has none (no NUMA)"),
-        (None, _) => Checked::unknown("the setting can't be read"),
+        (Some(0), _) => CheckResult::ok("switched off"),
+        (Some(mode), _) => CheckResult::hazard(format!("on (mode {mode})"))
+            .with_fix(Fix::set_sysctl(ZONE_RECLAIM_SYSCTL, "0")),
+        (None, FileValue::Absent) => CheckResult::ok("this kernel has none (no NUMA)"),
+        (None, _) => CheckResult::unknown("the setting can't be read"),
     };
     checked
-        .read([read])
-        .grows(&["zone_reclaim_success", "zone_reclaim_failed"])
+        .with_reads([read])
+        .with_harm_counters(&["zone_reclaim_success", "zone_reclaim_failed"])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     /// Check that any mode is a hazard, and 0 is none.
     #[test]
     fn on_is_a_hazard() {
         for mode in ["1", "2", "7"] {
             assert_hazard(
-                &ask(&RULE, &[(FILE, mode)]),
+                &ask_rule_on(&SYS_ZRECLAIM, &[(ZONE_RECLAIM_FILE, mode)]),
                 "sysctl -w vm.zone_reclaim_mode=0",
                 "sysctl.d: vm.zone_reclaim_mode = 0",
             );
         }
-        assert_eq!(status(&RULE, &[(FILE, "0")]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok);
-        assert_eq!(status(&RULE, &[(FILE, "")]), Status::Unknown);
+        assert_eq!(
+            status_on(&SYS_ZRECLAIM, &[(ZONE_RECLAIM_FILE, "0")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(status_on(&SYS_ZRECLAIM, &[]), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&SYS_ZRECLAIM, &[(ZONE_RECLAIM_FILE, "")]),
+            FindingStatus::Unknown
+        );
     }
 }

@@ -2,13 +2,14 @@
 
 use quell_host::cpus;
 
-use crate::finding::{Read, Severity};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const PROC_BLAST: AuditRule = AuditRule {
     id: "PROC-BLAST",
     title: "pinned threads share memory with others",
     severity: Severity::Info,
@@ -18,16 +19,16 @@ pub(super) const RULE: Rule = Rule {
     source: "github.com/bitcharmer/tlb_shootdowns; jabperf.com; arch/x86/mm/tlb.c flush_tlb_mm_range",
     // it makes no shootdown, it makes each one wider
     causes: &[],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_proc_blast),
 };
 
-fn check(look: &Look<'_>, process: &Process) -> Checked {
-    let folder = process.path("task");
-    let tasks = look.numbered(&folder);
+fn check_proc_blast(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    let folder = process.proc_path("task");
+    let tasks = look.numbered_files_in(&folder);
     // a thread that ended meanwhile has none
     let allowed = tasks
         .iter()
-        .filter_map(|task| allowed(&look.file(&format!("{task}/status"))));
+        .filter_map(|task| allowed_cpus(&look.file(&format!("{task}/status"))));
     let threads: Vec<Vec<u32>> = allowed.collect();
     let mut width: Vec<u32> = threads.concat();
     width.sort_unstable();
@@ -41,41 +42,41 @@ fn check(look: &Look<'_>, process: &Process) -> Checked {
     let pinned = threads.iter().filter(is_pinned).count();
     let width = cpus::text(&width);
     let checked = match (all, pinned) {
-        (0, _) => Checked::unknown("its threads can't be read"),
-        (1, _) => Checked::ok("one thread: it has nobody to interrupt"),
+        (0, _) => CheckResult::unknown("its threads can't be read"),
+        (1, _) => CheckResult::ok("one thread: it has nobody to interrupt"),
         (_, 0) => {
-            Checked::ok("none of its threads is pinned to a CPU or to CPUs that are set apart")
+            CheckResult::ok("none of its threads is pinned to a CPU or to CPUs that are set apart")
         }
-        (_, _) if all == pinned => Checked::ok("all of its threads are pinned"),
+        (_, _) if all == pinned => CheckResult::ok("all of its threads are pinned"),
         _ => {
-            let checked = Checked::hazard(format!(
+            let checked = CheckResult::hazard(format!(
                 "{pinned} of {all} threads are pinned, and the others share their memory"
             ))
-            .fix(Fix::Advice(
+            .with_fix(Fix::Advice(
                 "program: map and unmap before the pinned threads start, or move the other threads to a process \
                  of their own with shared memory between the two"
                     .to_owned(),
             ));
-            match housekeeping(look, &apart) {
+            match housekeeping_cpus(look, &apart) {
                 // what starts pinned elsewhere pins itself, which a service's CPUAffinity= doesn't forbid
-                Some(rest) => checked.fix(Fix::Directive(format!("CPUAffinity={rest}"))),
+                Some(rest) => checked.with_fix(Fix::Directive(format!("CPUAffinity={rest}"))),
                 None => checked,
             }
         }
     };
     let shown = format!("{all} threads, {pinned} pinned, on CPUs {width}");
-    checked.read([Read::new(folder, shown)])
+    checked.with_reads([FileReading::new(folder, shown)])
 }
 
 /// CPUs that a thread may run on.
-fn allowed(status: &Value) -> Option<Vec<u32>> {
+fn allowed_cpus(status: &FileValue) -> Option<Vec<u32>> {
     let mut lines = status.text()?.lines();
     let list = lines.find_map(|l| l.strip_prefix("Cpus_allowed_list:"))?;
     cpus::list(list.trim())
 }
 
 /// CPUs that are left for the other threads, where some are set apart.
-fn housekeeping(look: &Look<'_>, apart: &[u32]) -> Option<String> {
+fn housekeeping_cpus(look: &SystemView<'_>, apart: &[u32]) -> Option<String> {
     let online = look.file("/sys/devices/system/cpu/online");
     let mut rest = cpus::list(online.text()?)?;
     rest.retain(|cpu| !apart.contains(cpu));
@@ -86,8 +87,8 @@ fn housekeeping(look: &Look<'_>, apart: &[u32]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::finding::Finding;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard};
 
     const ADVICE: &str = "program: map and unmap before the pinned threads start, or move the other threads to a \
                           process of their own with shared memory between the two";
@@ -102,7 +103,7 @@ mod tests {
         let named: Vec<(String, String)> = named.collect();
         let mut files: Vec<(&str, &str)> = named.iter().map(|(a, b)| (&a[..], &b[..])).collect();
         files.push(("/sys/devices/system/cpu/isolated", isolated));
-        ask(&RULE, &files)
+        ask_rule_on(&PROC_BLAST, &files)
     }
 
     /// Check that a pinned thread beside others is said, with the CPUs that are left to those.
@@ -122,10 +123,10 @@ mod tests {
     /// Check that threads that are all alike are fine, as is one alone, and that unreadable ones are unknown.
     #[test]
     fn nobody_to_disturb() {
-        assert_eq!(threads(&["0-7", "0-7"], "6-7").status, Status::Ok);
-        assert_eq!(threads(&["6", "7"], "6-7").status, Status::Ok);
-        assert_eq!(threads(&["6"], "").status, Status::Ok);
-        assert_eq!(threads(&[], "").status, Status::Unknown);
-        assert_eq!(threads(&["x"], "").status, Status::Unknown);
+        assert_eq!(threads(&["0-7", "0-7"], "6-7").status, FindingStatus::Ok);
+        assert_eq!(threads(&["6", "7"], "6-7").status, FindingStatus::Ok);
+        assert_eq!(threads(&["6"], "").status, FindingStatus::Ok);
+        assert_eq!(threads(&[], "").status, FindingStatus::Unknown);
+        assert_eq!(threads(&["x"], "").status, FindingStatus::Unknown);
     }
 }

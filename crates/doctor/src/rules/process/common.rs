@@ -1,38 +1,40 @@
-//! What rules of this group share: the allocators in a process, what they are told, and quell's own remedies.
+//! The allocators in a process, their settings, and quell's own remedies, for the rules about a process.
 
 use std::path::{Path, PathBuf};
 
 use quell_host::under;
 use quell_remedy::{Evidence, FoundSoftware, Recognised, SoftwareKind};
 
-use crate::finding::{Read, Severity, Status};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, FindingStatus, Severity};
 use crate::fix::Fix;
-use crate::harm::Callers;
-use crate::look::{Look, Value};
-use crate::process::Process;
-use crate::rule::Checked;
+use crate::judged_allocators::JudgedAllocators;
+use crate::process::AuditedProcess;
+use crate::rule::CheckResult;
 use crate::rules;
+use crate::system_view::SystemView;
 
 /// Said where smaps, maps or numa_maps can't be read.
-pub(super) const UNREADABLE: &str = "its mappings can't be read (CAP_SYS_PTRACE or CAP_PERFMON)";
+pub(super) const MAPPINGS_UNREADABLE: &str =
+    "its mappings can't be read (CAP_SYS_PTRACE or CAP_PERFMON)";
 
 /// Why there is no second reading of the process.
-pub(super) fn unseen(look: &Look<'_>) -> &'static str {
-    match look.evidence().grown {
+pub(super) fn why_no_second_reading(look: &SystemView<'_>) -> &'static str {
+    match look.evidence().counter_growth {
         Some(_) => "it ended while it was watched",
-        None => rules::unseen(look),
+        None => rules::why_no_growth(look),
     }
 }
 
 /// A variable of the environment that the process was started with.
-pub(super) type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
+pub(super) type StartEnvironment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// What an allocator in a process may listen to.
-pub(super) struct Seen<'a> {
+/// The inputs that an allocator in a process may listen to.
+pub(super) struct AllocatorInputs<'a> {
     /// All allocators in it.
     pub(super) all: &'a [FoundSoftware],
     /// Its environment.
-    pub(super) env: &'a Env<'a>,
+    pub(super) env: &'a StartEnvironment<'a>,
     /// Its arguments; `None` if they can't be read.
     pub(super) arguments: Option<Vec<String>>,
     /// Its root folder, as we see it.
@@ -40,44 +42,47 @@ pub(super) struct Seen<'a> {
 }
 
 /// Asks about each allocator of these kinds in the process. The worst answers are put together.
-pub(super) fn each(
-    process: &Process,
+pub(super) fn judge_allocators(
+    process: &AuditedProcess,
     kinds: &[SoftwareKind],
-    judge: impl Fn(&FoundSoftware, &Seen<'_>) -> Checked,
-) -> Checked {
-    let maps = process.path("maps");
-    let all = match process.recognised() {
+    judge: impl Fn(&FoundSoftware, &AllocatorInputs<'_>) -> CheckResult,
+) -> CheckResult {
+    let maps = process.proc_path("maps");
+    let all = match process.recognised_software() {
         Ok(all) => all,
         Err(why) => {
-            return Checked::unknown(UNREADABLE).read([Read::new(maps, format!("({why})"))]);
+            return CheckResult::unknown(MAPPINGS_UNREADABLE)
+                .with_reads([FileReading::new(maps, format!("({why})"))]);
         }
     };
     let found = all.found.iter().filter(|f| kinds.contains(&f.kind));
     let found: Vec<&FoundSoftware> = found.collect();
     if found.is_empty() {
-        return without(kinds, all).read([Read::new(maps, "none found")]);
+        return none_found(kinds, all).with_reads([FileReading::new(maps, "none found")]);
     }
-    let read = found.iter().map(|f| Read::new(maps.clone(), f.to_string()));
-    if let Some(why) = unreadable(&process.file("environ")) {
-        return Checked::unknown(why).read(read);
+    let read = found
+        .iter()
+        .map(|f| FileReading::new(maps.clone(), f.to_string()));
+    if let Some(why) = why_environment_unknown(&process.file("environ")) {
+        return CheckResult::unknown(why).with_reads(read);
     }
-    let seen = Seen {
+    let seen = AllocatorInputs {
         all: &all.found,
-        env: &|name: &str| process.variable(name).flatten(),
+        env: &|name: &str| process.start_variable(name).flatten(),
         arguments: process.arguments(),
-        root: under(process.root(), Path::new(&process.path("root"))),
+        root: under(process.root(), Path::new(&process.proc_path("root"))),
     };
     let answers = found.iter().map(|found| judge(found, &seen)).collect();
-    let mut checked = alone(process, worst(answers, read.collect()));
-    checked.callers = Some(Callers {
-        all: all.found.clone(),
+    let mut checked = weigh_single_thread(process, worst_answer(answers, read.collect()));
+    checked.callers = Some(JudgedAllocators {
+        all_in_process: all.found.clone(),
         kinds: kinds.to_vec(),
     });
     checked
 }
 
 /// Why an environment can't be told, if so.
-fn unreadable(environ: &Value) -> Option<&'static str> {
+fn why_environment_unknown(environ: &FileValue) -> Option<&'static str> {
     let Some(text) = environ.text() else {
         return Some(
             "its environment can't be read (CAP_DAC_READ_SEARCH, and CAP_SYS_PTRACE or CAP_PERFMON)",
@@ -91,32 +96,32 @@ fn unreadable(environ: &Value) -> Option<&'static str> {
 }
 
 /// None of these kinds was found: because there is none, or because a file could not be read.
-fn without(kinds: &[SoftwareKind], all: &Recognised) -> Checked {
+fn none_found(kinds: &[SoftwareKind], all: &Recognised) -> CheckResult {
     // code that the program made as it runs (a JIT's memfd) is no file of an allocator, readable or not
     let missed = |line: &&String| !line.contains("not an ELF file") && !line.contains(" /memfd:");
     let names: Vec<&str> = kinds.iter().map(|k| k.name()).collect();
     match all.skipped.iter().find(missed) {
-        Some(line) => Checked::unknown(format!("a file of it can't be read: {line}")),
-        None => Checked::ok(format!("no {} in it", names.join(" and no "))),
+        Some(line) => CheckResult::unknown(format!("a file of it can't be read: {line}")),
+        None => CheckResult::ok(format!("no {} in it", names.join(" and no "))),
     }
 }
 
 /// The worst of several answers, each thing once.
-fn worst(answers: Vec<Checked>, read: Vec<Read>) -> Checked {
+fn worst_answer(answers: Vec<CheckResult>, read: Vec<FileReading>) -> CheckResult {
     let status = answers.iter().filter_map(|a| a.status).max();
-    let mut out = Checked {
+    let mut out = CheckResult {
         status,
         read,
-        ..Checked::default()
+        ..CheckResult::default()
     };
     let mut said: Vec<String> = Vec::new();
     for answer in answers {
-        add(&mut out.read, answer.read);
+        add_missing(&mut out.read, answer.read);
         if answer.status == status {
-            add(&mut said, vec![answer.said]);
-            add(&mut out.fixes, answer.fixes);
-            add(&mut out.notes, answer.notes);
-            add(&mut out.counters, answer.counters);
+            add_missing(&mut said, vec![answer.said]);
+            add_missing(&mut out.fixes, answer.fixes);
+            add_missing(&mut out.notes, answer.notes);
+            add_missing(&mut out.counters, answer.counters);
             out.severity = out.severity.max(answer.severity);
         }
     }
@@ -124,7 +129,7 @@ fn worst(answers: Vec<Checked>, read: Vec<Read>) -> Checked {
     out
 }
 
-fn add<T: PartialEq>(to: &mut Vec<T>, more: Vec<T>) {
+fn add_missing<T: PartialEq>(to: &mut Vec<T>, more: Vec<T>) {
     for one in more {
         if !to.contains(&one) {
             to.push(one);
@@ -132,26 +137,39 @@ fn add<T: PartialEq>(to: &mut Vec<T>, more: Vec<T>) {
     }
 }
 
-/// With one thread there is nobody to interrupt: what is left are page faults.
-fn alone(process: &Process, checked: Checked) -> Checked {
-    let (threads, read) = process.status("Threads");
-    if checked.status != Some(Status::Hazard) || threads.as_deref() != Some("1") {
+/// With one thread there is nobody to interrupt: only page faults are left.
+fn weigh_single_thread(process: &AuditedProcess, checked: CheckResult) -> CheckResult {
+    let (threads, read) = process.status_field("Threads");
+    if checked.status != Some(FindingStatus::Hazard) || threads.as_deref() != Some("1") {
         return checked;
     }
     let note = "it has one thread now, so that it interrupts nobody: memory that was given back costs a page \
                 fault when it is used again";
-    checked.severity(Severity::Low).read([read]).note(note)
+    checked
+        .with_severity(Severity::Low)
+        .with_reads([read])
+        .with_note(note)
 }
 
-/// A variable, and what of it goes into the finding.
-pub(super) fn variable(env: &Env<'_>, name: &str) -> (Option<String>, Read) {
+/// A variable, with the text that goes into the finding.
+pub(super) fn read_variable(
+    env: &StartEnvironment<'_>,
+    name: &str,
+) -> (Option<String>, FileReading) {
     let value = env(name);
     let shown = value.clone().unwrap_or_else(|| "(not set)".to_owned());
-    (value, Read::new(format!("environment {name}"), shown))
+    (
+        value,
+        FileReading::new(format!("environment {name}"), shown),
+    )
 }
 
-/// Adds what quell itself would set (crates/remedy, measured in docs/remedies.md), behind what the user has set.
-pub(super) fn remedied(mut checked: Checked, found: &FoundSoftware, env: &Env<'_>) -> Checked {
+/// Adds the settings of quell's own remedy (crates/remedy, measured in docs/remedies.md), behind those of the user.
+pub(super) fn with_remedy(
+    mut checked: CheckResult,
+    found: &FoundSoftware,
+    env: &StartEnvironment<'_>,
+) -> CheckResult {
     // as if all of its shootdowns came from this allocator. Without page faults, so that no huge pages are
     // asked for: they are weighed where the faults are counted (quell plan)
     let evidence = Evidence {
@@ -165,17 +183,18 @@ pub(super) fn remedied(mut checked: Checked, found: &FoundSoftware, env: &Env<'_
         checked.notes.extend(plan.notes.iter().cloned());
     }
     let sets = plan.environment(&env).into_iter();
-    add(
+    add_missing(
         &mut checked.fixes,
-        sets.map(|(name, value)| Fix::env(name, value)).collect(),
+        sets.map(|(name, value)| Fix::set_variable(name, value))
+            .collect(),
     );
     checked
 }
 
 /// Adds words to JAVA_TOOL_OPTIONS, where later ones win.
-pub(super) fn java_options(env: &Env<'_>, words: &str) -> Fix {
+pub(super) fn add_java_options(env: &StartEnvironment<'_>, words: &str) -> Fix {
     let before = env("JAVA_TOOL_OPTIONS").unwrap_or_default();
-    Fix::env("JAVA_TOOL_OPTIONS", format!("{before} {words}").trim())
+    Fix::set_variable("JAVA_TOOL_OPTIONS", format!("{before} {words}").trim())
 }
 
 /// Programs made of constants, to recognise allocators in.
@@ -183,15 +202,15 @@ pub(super) fn java_options(env: &Env<'_>, words: &str) -> Fix {
 pub(super) mod made {
     use super::*;
     use crate::finding::Finding;
-    use crate::rule::Rule;
-    use crate::rules::fixture::ask;
+    use crate::rule::AuditRule;
+    use crate::rules::fixture::ask_rule_on;
 
     /// jemalloc as Redis has it, which reads JE_MALLOC_CONF.
-    pub(in super::super) const REDIS: &str =
+    pub(in super::super) const REDIS_JEMALLOC: &str =
         "\0<jemalloc>: Error in %s\n\0JE_MALLOC_CONF\0dirty_decay_ms\x005.2.1-0-g0\0";
 
     /// The smallest ELF program with these constants. Each byte of it is ASCII, as files of the fixture are text.
-    pub(in super::super) fn program(constants: &str) -> String {
+    pub(in super::super) fn elf_program(constants: &str) -> String {
         const SIZE: u64 = 1024;
         let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
         for word in [0x40_0000, 64, 0] {
@@ -210,10 +229,10 @@ pub(super) mod made {
         String::from_utf8(file).unwrap()
     }
 
-    /// What a rule finds in a process that runs /opt/NAME with these constants, in this environment, with these
+    /// The finding of a rule in a process that runs /opt/NAME with these constants, in this environment, with these
     /// arguments (both ended by NUL).
-    pub(in super::super) fn asked(
-        rule: &Rule,
+    pub(in super::super) fn ask_about_program(
+        rule: &AuditRule,
         name: &str,
         constants: &str,
         environ: &str,
@@ -221,19 +240,22 @@ pub(super) mod made {
     ) -> Finding {
         let file = format!("/opt/{name}");
         let maps = format!("400000-401000 r-xp 00000000 fe:00 5 {file}");
-        ask(
+        ask_rule_on(
             rule,
             &[
                 ("PID/maps", &maps),
-                (&file, &program(constants)),
+                (&file, &elf_program(constants)),
                 ("PID/environ", environ),
                 ("PID/cmdline", arguments),
             ],
         )
     }
 
-    /// An allocator of this version, and what was found of it.
-    pub(in super::super) fn found(kind: SoftwareKind, version: (u32, u32, u32)) -> FoundSoftware {
+    /// An allocator of this version.
+    pub(in super::super) fn allocator_of_version(
+        kind: SoftwareKind,
+        version: (u32, u32, u32),
+    ) -> FoundSoftware {
         let mut found =
             FoundSoftware::new(kind, "/lib/x.so", quell_remedy::Linking::SharedLibrary, "");
         found.version = Some(quell_remedy::Version::exact(
@@ -242,17 +264,17 @@ pub(super) mod made {
         found
     }
 
-    /// What a rule says of an allocator in this environment.
-    pub(in super::super) fn judged(
-        judge: fn(&FoundSoftware, &Seen<'_>) -> Checked,
+    /// The answer of a rule about an allocator in this environment.
+    pub(in super::super) fn judge_in_environment(
+        judge: fn(&FoundSoftware, &AllocatorInputs<'_>) -> CheckResult,
         found: &FoundSoftware,
         env: &[(&str, &str)],
-    ) -> Checked {
+    ) -> CheckResult {
         let get = |name: &str| {
             let hit = env.iter().find(|(n, _)| *n == name);
             hit.map(|(_, value)| (*value).to_owned())
         };
-        let seen = Seen {
+        let seen = AllocatorInputs {
             all: std::slice::from_ref(found),
             env: &get,
             arguments: None,
@@ -264,12 +286,12 @@ pub(super) mod made {
 
 #[cfg(test)]
 mod tests {
-    use super::made::{REDIS, program};
+    use super::made::{REDIS_JEMALLOC, elf_program};
     use super::*;
-    use crate::rule::{Check, Rule};
-    use crate::rules::fixture::ask;
+    use crate::rule::{AuditRule, RuleCheck};
+    use crate::rules::fixture::ask_rule_on;
 
-    const ANY: Rule = Rule {
+    const ANY: AuditRule = AuditRule {
         id: "X",
         title: "",
         severity: Severity::High,
@@ -277,9 +299,9 @@ mod tests {
         risk: "",
         source: "",
         causes: &[],
-        check: Check::Process(|_, process| {
-            each(process, &[SoftwareKind::Jemalloc], |_, _| {
-                Checked::hazard("x")
+        check: RuleCheck::Process(|_, process| {
+            judge_allocators(process, &[SoftwareKind::Jemalloc], |_, _| {
+                CheckResult::hazard("x")
             })
         }),
     };
@@ -288,30 +310,40 @@ mod tests {
     /// Check that an allocator is found, that one that can't be looked for is unknown, and that none is fine.
     #[test]
     fn allocators_are_found() {
-        let status = |files: &[(&str, &str)]| ask(&ANY, files).status;
-        let redis = program(REDIS);
+        let status = |files: &[(&str, &str)]| ask_rule_on(&ANY, files).status;
+        let redis = elf_program(REDIS_JEMALLOC);
         let maps = ("PID/maps", MAPS);
         let environ = ("PID/environ", "A=b\0");
         assert_eq!(
             status(&[maps, ("/opt/app", &redis), environ]),
-            Status::Hazard
+            FindingStatus::Hazard
         );
         let title = ("PID/environ", "\0\0\0");
         assert_eq!(
             status(&[maps, ("/opt/app", &redis), title]),
-            Status::Unknown
+            FindingStatus::Unknown
         );
-        assert_eq!(status(&[maps, ("/opt/app", &redis)]), Status::Unknown);
-        assert_eq!(status(&[maps, environ]), Status::Unknown, "no such file");
-        assert_eq!(status(&[environ]), Status::Unknown, "no mappings");
-        assert_eq!(status(&[maps, ("/opt/app", &program(""))]), Status::Ok);
+        assert_eq!(
+            status(&[maps, ("/opt/app", &redis)]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(
+            status(&[maps, environ]),
+            FindingStatus::Unknown,
+            "no such file"
+        );
+        assert_eq!(status(&[environ]), FindingStatus::Unknown, "no mappings");
+        assert_eq!(
+            status(&[maps, ("/opt/app", &elf_program(""))]),
+            FindingStatus::Ok
+        );
         let made = ("PID/map_files/400000-401000", "a JIT's code");
-        assert_eq!(status(&[maps, made]), Status::Ok);
+        assert_eq!(status(&[maps, made]), FindingStatus::Ok);
         let hidden = (
             "PID/maps",
             "400000-401000 r-xs 00000000 00:01 5 /memfd:jit (deleted)",
         );
-        assert_eq!(status(&[hidden]), Status::Ok);
+        assert_eq!(status(&[hidden]), FindingStatus::Ok);
     }
 
     /// Check that a process of one thread is not judged as one of many.
@@ -319,11 +351,11 @@ mod tests {
     fn one_thread_interrupts_nobody() {
         let with = |threads: &str| {
             let status = format!("Threads:\t{threads}");
-            ask(
+            ask_rule_on(
                 &ANY,
                 &[
                     ("PID/maps", MAPS),
-                    ("/opt/app", &program(REDIS)),
+                    ("/opt/app", &elf_program(REDIS_JEMALLOC)),
                     ("PID/environ", "A=b\0"),
                     ("PID/status", &status),
                 ],
@@ -336,16 +368,16 @@ mod tests {
     /// Check that of several answers the worst are said, and no fix twice.
     #[test]
     fn the_worst_counts() {
-        let fix = || Fix::env("A", "1");
+        let fix = || Fix::set_variable("A", "1");
         let answers = vec![
-            Checked::ok("fine"),
-            Checked::hazard("a").fix(fix()),
-            Checked::hazard("b").fix(fix()),
+            CheckResult::ok("fine"),
+            CheckResult::hazard("a").with_fix(fix()),
+            CheckResult::hazard("b").with_fix(fix()),
         ];
-        let out = worst(answers, Vec::new());
+        let out = worst_answer(answers, Vec::new());
         assert_eq!(
             (out.status, out.said.as_str()),
-            (Some(Status::Hazard), "a; b")
+            (Some(FindingStatus::Hazard), "a; b")
         );
         assert_eq!(out.fixes, [fix()]);
     }

@@ -4,13 +4,13 @@ use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{self, Seen};
+use super::common::{self, AllocatorInputs};
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const ALLOC_JE_CONF: AuditRule = AuditRule {
     id: "ALLOC-JE-CONF",
     title: "settings that jemalloc does not read",
     severity: Severity::High,
@@ -19,16 +19,16 @@ pub(super) const RULE: Rule = Rule {
     risk: "The settings that were meant take effect.",
     source: "jemalloc src/jemalloc.c, malloc_conf_next, tried with 5.3.0; ByteDance 2020, jemalloc and TLB shootdown",
     causes: &[],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_alloc_je_conf),
 };
 
 /// The names that builds listen to: plain, Redis' and Valkey's, Rust's.
-const NAMES: [&str; 3] = ["MALLOC_CONF", "JE_MALLOC_CONF", "_RJEM_MALLOC_CONF"];
+const CONF_VARIABLES: [&str; 3] = ["MALLOC_CONF", "JE_MALLOC_CONF", "_RJEM_MALLOC_CONF"];
 
-type Version = (u32, u32, u32);
+type JemallocVersion = (u32, u32, u32);
 
 /// Keys that not every version knows: the first that does, and the first that no longer does (jemalloc's ChangeLog).
-const KEYS: &[(&str, Version, Option<Version>)] = &[
+const KEY_VERSIONS: &[(&str, JemallocVersion, Option<JemallocVersion>)] = &[
     ("lg_dirty_mult", (3, 0, 0), Some((5, 0, 0))),
     ("lg_chunk", (3, 0, 0), Some((5, 0, 0))),
     ("quarantine", (3, 0, 0), Some((5, 0, 0))),
@@ -46,23 +46,24 @@ const KEYS: &[(&str, Version, Option<Version>)] = &[
     ("calloc_madvise_threshold", (5, 3, 1), None),
 ];
 
-fn check(_: &Look<'_>, process: &Process) -> Checked {
-    common::each(process, &[SoftwareKind::Jemalloc], judge)
+fn check_alloc_je_conf(_: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    common::judge_allocators(process, &[SoftwareKind::Jemalloc], judge_conf)
 }
 
-fn judge(found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
-    let Some((name, text)) = given(found, seen) else {
-        return Checked::ok("no settings are given");
+fn judge_conf(found: &FoundSoftware, seen: &AllocatorInputs<'_>) -> CheckResult {
+    let Some((name, text)) = given_conf(found, seen) else {
+        return CheckResult::ok("no settings are given");
     };
-    let read = [common::variable(seen.env, &name).1];
+    let read = [common::read_variable(seen.env, &name).1];
     let Some(variable) = &found.conf_env else {
-        return Checked::unknown(format!("which variable {found} reads can't be told")).read(read);
+        return CheckResult::unknown(format!("which variable {found} reads can't be told"))
+            .with_reads(read);
     };
     let mut wrong = Vec::new();
     if name != *variable {
         wrong.push(format!("{name} is set, and it reads {variable}"));
     }
-    let conf = Conf::of(&text);
+    let conf = ParsedConf::of(&text);
     if let Some(rest) = conf.unread {
         wrong.push(if rest.starts_with([' ', '\t', '\n']) {
             format!(
@@ -75,31 +76,31 @@ fn judge(found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
     }
     for (key, value) in &conf.pairs {
         if is_foreign(found, key) {
-            wrong.push(format!("version {} has no '{key}'", version(found)));
+            wrong.push(format!("version {} has no '{key}'", version_text(found)));
         } else if value.trim() != *value && *key != "prof_prefix" {
             wrong.push(format!("the value of '{key}' has a blank in it"));
         }
     }
     if wrong.is_empty() {
-        return Checked::ok("all settings are read").read(read);
+        return CheckResult::ok("all settings are read").with_reads(read);
     }
-    wanted(Checked::hazard(wrong.join("; ")), found, seen).read(read)
+    with_wanted_conf(CheckResult::hazard(wrong.join("; ")), found, seen).with_reads(read)
 }
 
-fn version(found: &FoundSoftware) -> String {
+fn version_text(found: &FoundSoftware) -> String {
     found
         .version
         .map_or("unknown".to_owned(), |v| v.to_string())
 }
 
 /// A string of settings as jemalloc reads it, all versions from 3 on alike.
-struct Conf<'a> {
+struct ParsedConf<'a> {
     pairs: Vec<(&'a str, &'a str)>,
     /// From here on it reads no more.
     unread: Option<&'a str>,
 }
 
-impl<'a> Conf<'a> {
+impl<'a> ParsedConf<'a> {
     fn of(mut text: &'a str) -> Self {
         let mut pairs = Vec::new();
         while !text.is_empty() {
@@ -123,17 +124,17 @@ impl<'a> Conf<'a> {
 }
 
 /// All that a jemalloc reads, in its order: built in, of /etc, of the environment. Later ones win.
-pub(super) struct Settings(Vec<String>);
+pub(super) struct JemallocSettings(Vec<String>);
 
-impl Settings {
+impl JemallocSettings {
     /// `None` if the version or the variable is not known.
-    pub(super) fn of(found: &FoundSoftware, seen: &Seen<'_>) -> Option<Self> {
+    pub(super) fn of(found: &FoundSoftware, seen: &AllocatorInputs<'_>) -> Option<Self> {
         found.version?;
         let variable = found.conf_env.as_ref()?;
         Some(Self::with(found, seen, (seen.env)(variable)))
     }
 
-    fn with(found: &FoundSoftware, seen: &Seen<'_>, own: Option<String>) -> Self {
+    fn with(found: &FoundSoftware, seen: &AllocatorInputs<'_>, own: Option<String>) -> Self {
         // the name that a link points to is the string: /etc/malloc.conf, /etc/je_malloc.conf
         let name = found.conf_env.clone().unwrap_or_default();
         let name = name
@@ -151,7 +152,7 @@ impl Settings {
 
     pub(super) fn last<T>(&self, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         let of = |text: &String| {
-            let pairs = Conf::of(text).pairs.into_iter().rev();
+            let pairs = ParsedConf::of(text).pairs.into_iter().rev();
             pairs
                 .filter(|(k, _)| *k == key)
                 .find_map(|(_, value)| read(value))
@@ -180,24 +181,36 @@ impl Settings {
     }
 }
 
-/// What the user meant for it: its own variable, or where that is not set, one that no jemalloc in the process reads.
-pub(super) fn given(found: &FoundSoftware, seen: &Seen<'_>) -> Option<(String, String)> {
+/// The settings that the user meant for it: its own variable, or where that is not set, one that no jemalloc in the process reads.
+pub(super) fn given_conf(
+    found: &FoundSoftware,
+    seen: &AllocatorInputs<'_>,
+) -> Option<(String, String)> {
     let with = |name: &str| Some((name.to_owned(), (seen.env)(name)?));
     let read = |name: &str| seen.all.iter().any(|f| f.conf_env.as_deref() == Some(name));
     let own = found.conf_env.as_deref().and_then(with);
-    own.or_else(|| NAMES.iter().filter(|n| !read(n)).find_map(|n| with(n)))
+    own.or_else(|| {
+        CONF_VARIABLES
+            .iter()
+            .filter(|n| !read(n))
+            .find_map(|n| with(n))
+    })
 }
 
-/// Adds settings that keep memory: what the user meant, corrected, where that does, and otherwise with quell's
+/// Adds settings that keep memory: the user's own, corrected, where those do, and otherwise with quell's
 /// remedy behind it. Every rule about jemalloc comes to the same, so that no two contradict each other.
-pub(super) fn wanted(checked: Checked, found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
+pub(super) fn with_wanted_conf(
+    checked: CheckResult,
+    found: &FoundSoftware,
+    seen: &AllocatorInputs<'_>,
+) -> CheckResult {
     let Some(variable) = &found.conf_env else {
         return checked;
     };
-    let text = given(found, seen).map(|(_, text)| corrected(found, &text));
+    let text = given_conf(found, seen).map(|(_, text)| corrected_conf(found, &text));
     let text = text.unwrap_or_default();
-    if !text.is_empty() && Settings::with(found, seen, Some(text.clone())).keeps(found) {
-        return checked.fix(Fix::env(variable.clone(), text));
+    if !text.is_empty() && JemallocSettings::with(found, seen, Some(text.clone())).keeps(found) {
+        return checked.with_fix(Fix::set_variable(variable.clone(), text));
     }
     let env = |name: &str| {
         if name == variable {
@@ -205,35 +218,35 @@ pub(super) fn wanted(checked: Checked, found: &FoundSoftware, seen: &Seen<'_>) -
         }
         (seen.env)(name)
     };
-    common::remedied(checked, found, &env)
+    common::with_remedy(checked, found, &env)
 }
 
 /// The same settings, without blanks, and in the words of this version.
-fn corrected(found: &FoundSoftware, text: &str) -> String {
+fn corrected_conf(found: &FoundSoftware, text: &str) -> String {
     let pairs = text.split(',').filter_map(|pair| pair.split_once(':'));
     let (mut known, mut told) = (Vec::new(), Vec::new());
     for (key, value) in pairs.map(|(key, value)| (key.trim(), value.trim())) {
         if is_foreign(found, key) {
-            told.extend(translated(found, key, value));
+            told.extend(translated_key(found, key, value));
         } else {
             known.push(format!("{key}:{value}"));
         }
     }
-    // behind, so that what was in its own words wins
+    // behind, so that keys in its own words win
     told.extend(known);
     told.join(",")
 }
 
 fn is_foreign(found: &FoundSoftware, key: &str) -> bool {
-    KEYS.iter().any(|(name, since, until)| {
+    KEY_VERSIONS.iter().any(|(name, since, until)| {
         let old = found.is_below(since.0, since.1, since.2);
         let new = until.is_some_and(|u| found.at_least(u.0, u.1, u.2));
         *name == key && (old || new)
     })
 }
 
-/// How long freed pages stay, in the words of this version; nothing for what it has no words for.
-fn translated(found: &FoundSoftware, key: &str, value: &str) -> Vec<String> {
+/// How long freed pages stay, in the words of this version; nothing where it has no words.
+fn translated_key(found: &FoundSoftware, key: &str, value: &str) -> Vec<String> {
     let Ok(n) = value.parse::<i64>() else {
         return Vec::new();
     };
@@ -265,19 +278,21 @@ fn translated(found: &FoundSoftware, key: &str, value: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
+    use crate::finding::FindingStatus;
     use crate::rules::fixture::assert_hazard;
-    use crate::rules::process::common::made::{REDIS, asked, found, judged};
+    use crate::rules::process::common::made::{
+        REDIS_JEMALLOC, allocator_of_version, ask_about_program, judge_in_environment,
+    };
 
-    fn with(version: Version, conf: &str) -> Checked {
-        let mut found = found(SoftwareKind::Jemalloc, version);
+    fn with(version: JemallocVersion, conf: &str) -> CheckResult {
+        let mut found = allocator_of_version(SoftwareKind::Jemalloc, version);
         found.conf_env = Some("MALLOC_CONF".to_owned());
-        judged(judge, &found, &[("MALLOC_CONF", conf)])
+        judge_in_environment(judge_conf, &found, &[("MALLOC_CONF", conf)])
     }
 
-    fn fixed(version: Version, conf: &str) -> String {
+    fn fixed(version: JemallocVersion, conf: &str) -> String {
         let checked = with(version, conf);
-        assert_eq!(checked.status, Some(Status::Hazard), "{conf}");
+        assert_eq!(checked.status, Some(FindingStatus::Hazard), "{conf}");
         match &checked.fixes[..] {
             [Fix::Env { value, .. }] => value.clone(),
             other => panic!("{other:?}"),
@@ -298,9 +313,15 @@ mod tests {
         ] {
             assert_eq!(fixed((5, 3, 0), conf), meant, "{conf}");
         }
-        assert_eq!(with((5, 3, 0), meant).status, Some(Status::Ok));
-        assert_eq!(with((5, 3, 0), "narenas:2,").status, Some(Status::Ok));
-        assert_eq!(with((5, 3, 0), "narenas").status, Some(Status::Hazard));
+        assert_eq!(with((5, 3, 0), meant).status, Some(FindingStatus::Ok));
+        assert_eq!(
+            with((5, 3, 0), "narenas:2,").status,
+            Some(FindingStatus::Ok)
+        );
+        assert_eq!(
+            with((5, 3, 0), "narenas").status,
+            Some(FindingStatus::Hazard)
+        );
     }
 
     /// Check that keys of another version are a hazard, and are said in the words of this one.
@@ -311,7 +332,7 @@ mod tests {
             fixed((5, 3, 0), old),
             "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:2"
         );
-        assert_eq!(with((4, 5, 0), old).status, Some(Status::Ok));
+        assert_eq!(with((4, 5, 0), old).status, Some(FindingStatus::Ok));
         let new = "dirty_decay_ms:-1,muzzy_decay_ms:-1";
         assert_eq!(fixed((4, 5, 0), new), "purge:decay,decay_time:-1");
         assert_eq!(fixed((4, 0, 3), new), "lg_dirty_mult:-1");
@@ -322,11 +343,11 @@ mod tests {
         );
         assert_eq!(
             with((5, 1, 0), "oversize_threshold:0").status,
-            Some(Status::Hazard)
+            Some(FindingStatus::Hazard)
         );
         assert_eq!(
             with((5, 3, 0), "oversize_threshold:0").status,
-            Some(Status::Ok)
+            Some(FindingStatus::Ok)
         );
     }
 
@@ -334,11 +355,23 @@ mod tests {
     #[test]
     fn names_of_other_builds() {
         let environ = "MALLOC_CONF=dirty_decay_ms:-1\0";
-        let found = asked(&RULE, "redis-server", REDIS, environ, "redis-server\0");
+        let found = ask_about_program(
+            &ALLOC_JE_CONF,
+            "redis-server",
+            REDIS_JEMALLOC,
+            environ,
+            "redis-server\0",
+        );
         assert_hazard(&found, "", "environment: JE_MALLOC_CONF=dirty_decay_ms:-1");
         let both = "MALLOC_CONF=x\0JE_MALLOC_CONF=dirty_decay_ms:-1\0";
-        assert_eq!(asked(&RULE, "r", REDIS, both, "r\0").status, Status::Ok);
-        assert_eq!(asked(&RULE, "r", REDIS, "A=b\0", "r\0").status, Status::Ok);
+        assert_eq!(
+            ask_about_program(&ALLOC_JE_CONF, "r", REDIS_JEMALLOC, both, "r\0").status,
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            ask_about_program(&ALLOC_JE_CONF, "r", REDIS_JEMALLOC, "A=b\0", "r\0").status,
+            FindingStatus::Ok
+        );
     }
 
     /// Check that a corrected string that still gives memory back gets quell's remedy, as ALLOC-JE would set it.

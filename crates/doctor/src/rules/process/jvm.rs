@@ -3,15 +3,15 @@
 use quell_event::Cause;
 use quell_remedy::{FoundSoftware, SoftwareKind};
 
-use crate::finding::{Read, Severity};
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{self, Env, Seen};
+use super::common::{self, AllocatorInputs, StartEnvironment};
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const ALLOC_JVM: AuditRule = AuditRule {
     id: "ALLOC-JVM",
     title: "a Java heap that grows and shrinks",
     severity: Severity::Medium,
@@ -20,11 +20,11 @@ pub(super) const RULE: Rule = Rule {
     risk: "The whole heap is resident from the start, and the start takes longer.",
     source: "man java(1), -Xms, AlwaysPreTouch, ZUncommit; measured on Java 17 G1: 2,687 shootdowns to 29",
     causes: &[Cause::Mmap, Cause::Munmap, Cause::Truncate],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_alloc_jvm),
 };
 
 /// Options of the launcher whose value is the next word.
-const TAKES_VALUE: [&str; 13] = [
+const OPTIONS_WITH_VALUE: [&str; 13] = [
     "-cp",
     "-classpath",
     "--class-path",
@@ -40,15 +40,15 @@ const TAKES_VALUE: [&str; 13] = [
     "--source",
 ];
 
-fn check(_: &Look<'_>, process: &Process) -> Checked {
-    common::each(process, &[SoftwareKind::Jvm], judge)
+fn check_alloc_jvm(_: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    common::judge_allocators(process, &[SoftwareKind::Jvm], judge_java_heap)
 }
 
-fn judge(_found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
+fn judge_java_heap(_found: &FoundSoftware, seen: &AllocatorInputs<'_>) -> CheckResult {
     let Some(arguments) = &seen.arguments else {
-        return Checked::unknown("its arguments can't be read");
+        return CheckResult::unknown("its arguments can't be read");
     };
-    let options = Options::of(arguments, seen.env);
+    let options = JavaOptions::of(arguments, seen.env);
     let (fixed, touched) = (
         options.is_fixed(),
         options.is_on("AlwaysPreTouch") == Some(true),
@@ -67,28 +67,29 @@ fn judge(_found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
     if uncommits("UseZGC", "ZUncommit") || uncommits("UseShenandoahGC", "ShenandoahUncommit") {
         wrong.push("its collector gives memory back");
     }
-    let read = [Read::new("options of Java", options.shown())];
+    let read = [FileReading::new("options of Java", options.shown())];
     if wrong.is_empty() {
-        return Checked::ok("a heap of fixed size, touched at the start").read(read);
+        return CheckResult::ok("a heap of fixed size, touched at the start").with_reads(read);
     }
     if let Some(elsewhere) = options.elsewhere() {
-        return Checked::unknown(format!("there may be more options in {elsewhere}")).read(read);
+        return CheckResult::unknown(format!("there may be more options in {elsewhere}"))
+            .with_reads(read);
     }
-    Checked::hazard(wrong.join("; "))
-        .read(read)
-        .fix(options.fix(fixed, seen.env))
+    CheckResult::hazard(wrong.join("; "))
+        .with_reads(read)
+        .with_fix(options.fix(fixed, seen.env))
 }
 
 /// Options of the virtual machine, later ones win.
-struct Options {
+struct JavaOptions {
     words: Vec<String>,
     /// Of these the first ones are from JAVA_TOOL_OPTIONS, and may be set anew there.
     ours: usize,
 }
 
-impl Options {
+impl JavaOptions {
     /// In the order in which HotSpot reads them (arguments.cpp, Arguments::parse).
-    fn of(arguments: &[String], env: &Env<'_>) -> Self {
+    fn of(arguments: &[String], env: &StartEnvironment<'_>) -> Self {
         let variable = |name: &str| {
             let text = env(name).unwrap_or_default();
             text.split_ascii_whitespace()
@@ -106,7 +107,7 @@ impl Options {
                 break;
             }
             words.push(word.clone());
-            if TAKES_VALUE.contains(&word.as_str()) {
+            if OPTIONS_WITH_VALUE.contains(&word.as_str()) {
                 rest.next();
             }
         }
@@ -132,8 +133,12 @@ impl Options {
 
     fn is_fixed(&self) -> bool {
         // -Xms sets the least size as well as the first; InitialHeapSize only the first
-        let least = self.value("-Xms", "-XX:MinHeapSize=").and_then(bytes);
-        let most = self.value("-Xmx", "-XX:MaxHeapSize=").and_then(bytes);
+        let least = self
+            .value("-Xms", "-XX:MinHeapSize=")
+            .and_then(parse_java_size);
+        let most = self
+            .value("-Xmx", "-XX:MaxHeapSize=")
+            .and_then(parse_java_size);
         least.is_some() && least == most
     }
 
@@ -167,8 +172,8 @@ impl Options {
         words.join(" ")
     }
 
-    /// What is missing, where it is not overruled.
-    fn fix(&self, fixed: bool, env: &Env<'_>) -> Fix {
+    /// The options that are missing, where none overrules them.
+    fn fix(&self, fixed: bool, env: &StartEnvironment<'_>) -> Fix {
         let Some(most) = self.value("-Xmx", "-XX:MaxHeapSize=") else {
             return Fix::Advice(
                 "start java with -Xms and -Xmx equal, to what it needs at most, and -XX:+AlwaysPreTouch".to_owned(),
@@ -191,12 +196,12 @@ impl Options {
                 "start java with {words}, in place of what it is started with"
             ));
         }
-        common::java_options(env, &words)
+        common::add_java_options(env, &words)
     }
 }
 
 /// A size such as 4g.
-fn bytes(text: &str) -> Option<u64> {
+fn parse_java_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
         "" => 0,
@@ -212,13 +217,13 @@ fn bytes(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Finding, Status};
+    use crate::finding::{Finding, FindingStatus};
     use crate::rules::fixture::assert_hazard;
-    use crate::rules::process::common::made::asked;
+    use crate::rules::process::common::made::ask_about_program;
 
     fn java(environ: &str, arguments: &str) -> Finding {
-        asked(
-            &RULE,
+        ask_about_program(
+            &ALLOC_JVM,
             "libjvm.so",
             "",
             &format!("A=b\0{environ}"),
@@ -236,7 +241,7 @@ mod tests {
             "environment: JAVA_TOOL_OPTIONS=-Xms4g -XX:+AlwaysPreTouch",
         );
         let fixed = java("", "java -Xms4096m -Xmx4g -XX:+AlwaysPreTouch -jar a.jar ");
-        assert_eq!(fixed.status, Status::Ok);
+        assert_eq!(fixed.status, FindingStatus::Ok);
         let half = java("JAVA_TOOL_OPTIONS=-ea -Xms4g\0", "java -Xmx4g Main ");
         assert_eq!(
             half.fix_lasting(),
@@ -254,17 +259,20 @@ mod tests {
     #[test]
     fn options_are_read_as_java_reads_them() {
         let behind = java("", "java -Xmx4g -cp x Main -Xms4g -XX:+AlwaysPreTouch ");
-        assert_eq!(behind.status, Status::Hazard);
+        assert_eq!(behind.status, FindingStatus::Hazard);
         let later = "java -Xms1g -Xmx4g -Xms4g -XX:-AlwaysPreTouch -XX:+AlwaysPreTouch Main ";
-        assert_eq!(java("", later).status, Status::Ok);
+        assert_eq!(java("", later).status, FindingStatus::Ok);
         let last = java("_JAVA_OPTIONS=-Xms1g\0", later);
-        assert_eq!(last.status, Status::Hazard);
+        assert_eq!(last.status, FindingStatus::Hazard);
         assert!(
             last.fix_lasting().contains("in place of"),
             "{}",
             last.fix_lasting()
         );
-        assert_eq!(java("", "java -Xmx4g @more Main ").status, Status::Unknown);
+        assert_eq!(
+            java("", "java -Xmx4g @more Main ").status,
+            FindingStatus::Unknown
+        );
     }
 
     /// Check that a collector that gives memory back is said, unless told not to or the heap is fixed.
@@ -281,7 +289,7 @@ mod tests {
     /// Check that sizes are read as Java reads them.
     #[test]
     fn sizes() {
-        let all = ["4g", "4096M", "10", "x", "4x"].map(bytes);
+        let all = ["4g", "4096M", "10", "x", "4x"].map(parse_java_size);
         assert_eq!(all, [Some(4 << 30), Some(4 << 30), Some(10), None, None]);
     }
 }

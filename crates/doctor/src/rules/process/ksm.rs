@@ -2,17 +2,18 @@
 
 use quell_event::Cause;
 
-use crate::finding::{Read, Severity};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::UNREADABLE;
+use super::common::MAPPINGS_UNREADABLE;
 
-const RUN: &str = "/sys/kernel/mm/ksm/run";
+const KSM_RUN_FILE: &str = "/sys/kernel/mm/ksm/run";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const PROC_KSM: AuditRule = AuditRule {
     id: "PROC-KSM",
     title: "its pages may be merged with others",
     severity: Severity::High,
@@ -21,63 +22,63 @@ pub(super) const RULE: Rule = Rule {
     risk: "What was merged is copied, so that it takes more memory.",
     source: "rigtorp.se/virtual-memory; kernel Documentation/admin-guide/mm/ksm.rst; man PR_SET_MEMORY_MERGE(2const)",
     causes: &[Cause::Ksm],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_proc_ksm),
 };
 
-fn check(look: &Look<'_>, process: &Process) -> Checked {
+fn check_proc_ksm(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
     let stat = process.file("ksm_stat");
-    let any = field(&stat, "ksm_merge_any");
-    let mergeable = field(&stat, "ksm_mergeable");
-    let merged = field(&stat, "ksm_merging_pages").and_then(|n| n.parse::<u64>().ok());
-    let marked = process.flagged(&["mg"]);
-    let run = look.file(RUN);
+    let any = ksm_stat_field(&stat, "ksm_merge_any");
+    let mergeable = ksm_stat_field(&stat, "ksm_mergeable");
+    let merged = ksm_stat_field(&stat, "ksm_merging_pages").and_then(|n| n.parse::<u64>().ok());
+    let marked = process.count_flagged(&["mg"]);
+    let run = look.file(KSM_RUN_FILE);
     let checked = if any == Some("yes") || merged > Some(0) || marked > Some(0) {
-        let hazard = Checked::hazard(format!(
+        let hazard = CheckResult::hazard(format!(
             "{} pages are merged, {} mappings are marked for it, all of them by prctl: {}",
             merged.map_or("an unknown number of".to_owned(), |n| n.to_string()),
             marked.map_or("an unknown number of".to_owned(), |n| n.to_string()),
             any.unwrap_or("not known"),
         ))
-        .fix(Fix::Advice(
+        .with_fix(Fix::Advice(
             "program: prctl(PR_SET_MEMORY_MERGE, 0, 0, 0, 0), or madvise(MADV_UNMERGEABLE) where it asked for \
              merging itself"
                 .to_owned(),
         ))
-        .fix(Fix::Directive("MemoryKSM=no".to_owned()));
+        .with_fix(Fix::Directive("MemoryKSM=no".to_owned()));
         match run.number() {
             Some(0 | 2) if merged == Some(0) => hazard
-                .severity(Severity::Low)
-                .note("ksmd does not run now: nothing is merged until somebody starts it"),
+                .with_severity(Severity::Low)
+                .with_note("ksmd does not run now: nothing is merged until somebody starts it"),
             _ => hazard,
         }
     } else if marked == Some(0) || (any, mergeable) == (Some("no"), Some("no")) {
-        Checked::ok("none of its memory is to be merged")
-    } else if run == Value::Absent {
-        Checked::ok("this kernel has no same-page merging")
+        CheckResult::ok("none of its memory is to be merged")
+    } else if run == FileValue::Absent {
+        CheckResult::ok("this kernel has no same-page merging")
     } else {
-        Checked::unknown(UNREADABLE)
+        CheckResult::unknown(MAPPINGS_UNREADABLE)
     };
     let shown = |n: Option<&str>| n.unwrap_or("(not readable)").to_owned();
     let count = marked.map(|n| format!("{n} with mg"));
     let counted = merged.map(|n| n.to_string());
-    let merging = format!("{} ksm_merging_pages", process.path("ksm_stat"));
+    let merging = format!("{} ksm_merging_pages", process.proc_path("ksm_stat"));
     checked
-        .read([
-            Read::new(
-                format!("{} ksm_merge_any", process.path("ksm_stat")),
+        .with_reads([
+            FileReading::new(
+                format!("{} ksm_merge_any", process.proc_path("ksm_stat")),
                 shown(any),
             ),
-            Read::new(merging, shown(counted.as_deref())),
-            Read::new(
-                format!("{} VmFlags", process.path("smaps")),
+            FileReading::new(merging, shown(counted.as_deref())),
+            FileReading::new(
+                format!("{} VmFlags", process.proc_path("smaps")),
                 shown(count.as_deref()),
             ),
         ])
-        .grows(&["cow_ksm"])
+        .with_harm_counters(&["cow_ksm"])
 }
 
 /// `ksm_merging_pages 0` and `ksm_merge_any: no` (fs/proc/base.c, proc_pid_ksm_stat). Older kernels have fewer lines.
-fn field<'a>(stat: &'a Value, name: &str) -> Option<&'a str> {
+fn ksm_stat_field<'a>(stat: &'a FileValue, name: &str) -> Option<&'a str> {
     let mut lines = stat.text()?.lines();
     let rest = lines.find_map(|l| l.strip_prefix(name)?.strip_prefix([':', ' ']))?;
     Some(rest.trim())
@@ -86,8 +87,8 @@ fn field<'a>(stat: &'a Value, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const NONE: &str =
         "ksm_rmap_items 0\nksm_merging_pages 0\nksm_merge_any: no\nksm_mergeable: no";
@@ -98,8 +99,8 @@ mod tests {
     fn opted_in_is_a_hazard() {
         let any = NONE.replace("any: no", "any: yes");
         let merged = NONE.replace("pages 0", "pages 7");
-        let found = ask(
-            &RULE,
+        let found = ask_rule_on(
+            &PROC_KSM,
             &[("PID/ksm_stat", &merged), ("PID/smaps", "VmFlags: rd ")],
         );
         assert_hazard(
@@ -110,33 +111,57 @@ mod tests {
              systemd service: MemoryKSM=no",
         );
         assert_eq!(found.severity, Severity::High);
-        assert_eq!(status(&RULE, &[("PID/ksm_stat", &any)]), Status::Hazard);
-        assert_eq!(status(&RULE, &[("PID/smaps", MARKED)]), Status::Hazard);
+        assert_eq!(
+            status_on(&PROC_KSM, &[("PID/ksm_stat", &any)]),
+            FindingStatus::Hazard
+        );
+        assert_eq!(
+            status_on(&PROC_KSM, &[("PID/smaps", MARKED)]),
+            FindingStatus::Hazard
+        );
     }
 
     /// Check that opting in while ksmd stands still, with nothing merged, is a small matter.
     #[test]
     fn ksmd_stands_still() {
-        let files = [("PID/ksm_stat", NONE), ("PID/smaps", MARKED), (RUN, "0")];
-        assert_eq!(ask(&RULE, &files).severity, Severity::Low);
-        let files = [("PID/ksm_stat", NONE), ("PID/smaps", MARKED), (RUN, "1")];
-        assert_eq!(ask(&RULE, &files).severity, Severity::High);
+        let files = [
+            ("PID/ksm_stat", NONE),
+            ("PID/smaps", MARKED),
+            (KSM_RUN_FILE, "0"),
+        ];
+        assert_eq!(ask_rule_on(&PROC_KSM, &files).severity, Severity::Low);
+        let files = [
+            ("PID/ksm_stat", NONE),
+            ("PID/smaps", MARKED),
+            (KSM_RUN_FILE, "1"),
+        ];
+        assert_eq!(ask_rule_on(&PROC_KSM, &files).severity, Severity::High);
     }
 
     /// Check that nothing marked is fine, as is a kernel without it, and that what can't be read is unknown.
     #[test]
     fn nothing_marked() {
         assert_eq!(
-            status(&RULE, &[("PID/ksm_stat", NONE), (RUN, "1")]),
-            Status::Ok
+            status_on(&PROC_KSM, &[("PID/ksm_stat", NONE), (KSM_RUN_FILE, "1")]),
+            FindingStatus::Ok
         );
         assert_eq!(
-            status(&RULE, &[("PID/smaps", "VmFlags: rd "), (RUN, "1")]),
-            Status::Ok
+            status_on(
+                &PROC_KSM,
+                &[("PID/smaps", "VmFlags: rd "), (KSM_RUN_FILE, "1")]
+            ),
+            FindingStatus::Ok
         );
-        assert_eq!(status(&RULE, &[]), Status::Ok, "no KSM in this kernel");
-        assert_eq!(status(&RULE, &[(RUN, "1")]), Status::Unknown);
-        let old = [("PID/ksm_stat", "ksm_rmap_items 0"), (RUN, "1")];
-        assert_eq!(status(&RULE, &old), Status::Unknown);
+        assert_eq!(
+            status_on(&PROC_KSM, &[]),
+            FindingStatus::Ok,
+            "no KSM in this kernel"
+        );
+        assert_eq!(
+            status_on(&PROC_KSM, &[(KSM_RUN_FILE, "1")]),
+            FindingStatus::Unknown
+        );
+        let old = [("PID/ksm_stat", "ksm_rmap_items 0"), (KSM_RUN_FILE, "1")];
+        assert_eq!(status_on(&PROC_KSM, &old), FindingStatus::Unknown);
     }
 }

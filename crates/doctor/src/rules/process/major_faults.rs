@@ -1,15 +1,15 @@
 //! PROC-MAJFLT: page faults of the process wait for a disk.
 
-use super::common::unseen;
-use crate::finding::{Read, Severity};
+use super::common::why_no_second_reading;
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-const COUNTER: &str = "process.major_faults";
+const MAJOR_FAULTS_COUNTER: &str = "process.major_faults";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const PROC_MAJFLT: AuditRule = AuditRule {
     id: "PROC-MAJFLT",
     title: "page faults that wait for a disk",
     severity: Severity::Critical,
@@ -18,45 +18,54 @@ pub(super) const RULE: Rule = Rule {
     risk: "Locked memory is taken from everybody else, and a program that locks more than there is gets killed.",
     source: "rigtorp.se/virtual-memory; man proc_pid_stat(5), majflt",
     causes: &[],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_proc_majflt),
 };
 
-fn check(look: &Look<'_>, process: &Process) -> Checked {
-    let (swapped, swap_read) = process.status_bytes("VmSwap");
-    let grown = look.evidence().grown(COUNTER);
+fn check_proc_majflt(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    let (swapped, swap_read) = process.status_field_bytes("VmSwap");
+    let grown = look.evidence().growth_of(MAJOR_FAULTS_COUNTER);
     let shown = grown.map_or("(seen once)".to_owned(), |n| format!("+{n} major faults"));
     let checked = match (grown, swapped) {
-        (Some(n), _) if n > 0 => hazard(format!("{n} page faults waited for a disk")),
+        (Some(n), _) if n > 0 => major_fault_hazard(format!("{n} page faults waited for a disk")),
         // whoever looks: these pages are gone, and the next touch waits
-        (_, Some(bytes)) if bytes > 0 => hazard(format!("{} kB of it are in swap", bytes / 1024)),
-        (None, _) => Checked::unknown(unseen(look)),
-        (Some(_), None) => Checked::unknown("how much of it is in swap can't be read"),
-        (Some(_), Some(_)) => Checked::ok("no page fault waited for a disk"),
+        (_, Some(bytes)) if bytes > 0 => {
+            major_fault_hazard(format!("{} kB of it are in swap", bytes / 1024))
+        }
+        (None, _) => CheckResult::unknown(why_no_second_reading(look)),
+        (Some(_), None) => CheckResult::unknown("how much of it is in swap can't be read"),
+        (Some(_), Some(_)) => CheckResult::ok("no page fault waited for a disk"),
     };
     checked
-        .read([Read::new(process.path("stat"), shown), swap_read])
-        .grows(&[COUNTER])
+        .with_reads([
+            FileReading::new(process.proc_path("stat"), shown),
+            swap_read,
+        ])
+        .with_harm_counters(&[MAJOR_FAULTS_COUNTER])
 }
 
-fn hazard(said: String) -> Checked {
-    Checked::hazard(said)
-        .fix(Fix::Advice(
+fn major_fault_hazard(said: String) -> CheckResult {
+    CheckResult::hazard(said)
+        .with_fix(Fix::Advice(
             "program: mlockall(MCL_CURRENT | MCL_FUTURE) at the start".to_owned(),
         ))
-        .fix(Fix::Directive("LimitMEMLOCK=infinity".to_owned()))
+        .with_fix(Fix::Directive("LimitMEMLOCK=infinity".to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, ask_with, assert_hazard, grown};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, ask_rule_with, assert_hazard, evidence_of_growth};
 
     /// Check that faults that were seen are a hazard and harm, and that none seen is fine.
     #[test]
     fn faults_are_a_hazard() {
         let files = [("PID/status", "VmSwap:\t       0 kB")];
-        let found = ask_with(&RULE, &files, &grown(COUNTER, 3));
+        let found = ask_rule_with(
+            &PROC_MAJFLT,
+            &files,
+            &evidence_of_growth(MAJOR_FAULTS_COUNTER, 3),
+        );
         assert_hazard(
             &found,
             "",
@@ -65,21 +74,35 @@ mod tests {
         );
         assert_eq!(found.harm.unwrap().count, 3);
         assert_eq!(
-            ask_with(&RULE, &files, &grown(COUNTER, 0)).status,
-            Status::Ok
+            ask_rule_with(
+                &PROC_MAJFLT,
+                &files,
+                &evidence_of_growth(MAJOR_FAULTS_COUNTER, 0)
+            )
+            .status,
+            FindingStatus::Ok
         );
         assert_eq!(
-            ask_with(&RULE, &[], &grown(COUNTER, 0)).status,
-            Status::Unknown
+            ask_rule_with(
+                &PROC_MAJFLT,
+                &[],
+                &evidence_of_growth(MAJOR_FAULTS_COUNTER, 0)
+            )
+            .status,
+            FindingStatus::Unknown
         );
-        assert_eq!(ask(&RULE, &files).status, Status::Unknown, "seen once");
+        assert_eq!(
+            ask_rule_on(&PROC_MAJFLT, &files).status,
+            FindingStatus::Unknown,
+            "seen once"
+        );
     }
 
     /// Check that memory in swap is a hazard before anybody has waited for it.
     #[test]
     fn swap_is_a_hazard() {
-        let found = ask(&RULE, &[("PID/status", "VmSwap:\t      12 kB")]);
-        assert_eq!(found.status, Status::Hazard);
+        let found = ask_rule_on(&PROC_MAJFLT, &[("PID/status", "VmSwap:\t      12 kB")]);
+        assert_eq!(found.status, FindingStatus::Hazard);
         assert_eq!(found.said, "12 kB of it are in swap");
     }
 }

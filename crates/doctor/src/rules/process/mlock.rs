@@ -4,11 +4,11 @@ use quell_event::Cause;
 
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const PROC_MLOCK: AuditRule = AuditRule {
     id: "PROC-MLOCK",
     title: "memory that is not locked",
     severity: Severity::High,
@@ -18,19 +18,19 @@ pub(super) const RULE: Rule = Rule {
            Locked pages may still be moved: see SYS-COMPACT-MLOCK.",
     source: "rigtorp.se/virtual-memory; johnnysswlab.com; man mlock(2)",
     causes: &[Cause::Reclaim],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_proc_mlock),
 };
 
-/// What can't be locked: pages of the kernel that every process maps, such as `[vdso]` (mm/mlock.c, `VM_SPECIAL`).
-const SLACK: u64 = 64 << 10;
+/// The size that can't be locked: pages of the kernel that every process maps, such as `[vdso]` (mm/mlock.c, `VM_SPECIAL`).
+const MAX_UNLOCKABLE_BYTES: u64 = 64 << 10;
 
-fn check(_: &Look<'_>, process: &Process) -> Checked {
-    let (locked, locked_read) = process.status_bytes("VmLck");
-    let (resident, resident_read) = process.status_bytes("VmRSS");
+fn check_proc_mlock(_: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    let (locked, locked_read) = process.status_field_bytes("VmLck");
+    let (resident, resident_read) = process.status_field_bytes("VmRSS");
     // VmLck is the size of locked mappings, touched or not, so that a large one hides others that are not
     // locked. Locked and Pss of smaps_rollup count the same pages (fs/proc/task_mmu.c, smaps_page_accumulate)
-    let (shares, shares_read) = process.rollup("Pss");
-    let (locked_shares, locked_shares_read) = process.rollup("Locked");
+    let (shares, shares_read) = process.rollup_bytes("Pss");
+    let (locked_shares, locked_shares_read) = process.rollup_bytes("Locked");
     let loose = match (locked, resident, shares.zip(locked_shares)) {
         (Some(0), Some(resident), _) => Some(resident),
         (_, _, Some((all, locked))) => Some(all.saturating_sub(locked)),
@@ -38,29 +38,31 @@ fn check(_: &Look<'_>, process: &Process) -> Checked {
         _ => None,
     };
     let checked = match loose {
-        Some(bytes) if bytes > SLACK => {
-            Checked::hazard(format!(
+        Some(bytes) if bytes > MAX_UNLOCKABLE_BYTES => {
+            CheckResult::hazard(format!(
                 "{} kB of it are resident and not locked",
                 bytes >> 10
             ))
-            .fix(Fix::Advice(
+            .with_fix(Fix::Advice(
                 "program: mlockall(MCL_CURRENT | MCL_FUTURE) at the start".to_owned(),
             ))
             // CAP_IPC_LOCK would do as well, and either is enough
-            .fix(Fix::Directive("LimitMEMLOCK=infinity".to_owned()))
+            .with_fix(Fix::Directive("LimitMEMLOCK=infinity".to_owned()))
         }
-        Some(_) => Checked::ok("what is resident is locked"),
-        None => Checked::unknown("what is locked can't be read"),
+        Some(_) => CheckResult::ok("what is resident is locked"),
+        None => CheckResult::unknown("what is locked can't be read"),
     };
     let read = [locked_read, resident_read, shares_read, locked_shares_read];
-    checked.read(read).grows(&["process.major_faults"])
+    checked
+        .with_reads(read)
+        .with_harm_counters(&["process.major_faults"])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     fn files<'a>(status: &'a str, rollup: &'a str) -> [(&'static str, &'a str); 2] {
         [("PID/status", status), ("PID/smaps_rollup", rollup)]
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn nothing_locked_is_a_hazard() {
         let status = "VmLck:\t       0 kB\nVmRSS:\t    4096 kB";
-        let found = ask(&RULE, &[("PID/status", status)]);
+        let found = ask_rule_on(&PROC_MLOCK, &[("PID/status", status)]);
         assert_hazard(
             &found,
             "",
@@ -86,16 +88,25 @@ mod tests {
     fn what_is_touched_counts() {
         let all = "VmLck:\t    8192 kB\nVmRSS:\t    4096 kB";
         let pss = "Pss:\t 4000 kB\nLocked:\t 3996 kB";
-        assert_eq!(status(&RULE, &files(all, pss)), Status::Ok);
-        assert_eq!(status(&RULE, &[("PID/status", all)]), Status::Ok);
+        assert_eq!(status_on(&PROC_MLOCK, &files(all, pss)), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&PROC_MLOCK, &[("PID/status", all)]),
+            FindingStatus::Ok
+        );
         let some = "Pss:\t 4000 kB\nLocked:\t 1000 kB";
         assert_eq!(
-            ask(&RULE, &files(all, some)).said,
+            ask_rule_on(&PROC_MLOCK, &files(all, some)).said,
             "3000 kB of it are resident and not locked"
         );
         let part = "VmLck:\t    1024 kB\nVmRSS:\t    4096 kB";
-        assert_eq!(status(&RULE, &[("PID/status", part)]), Status::Hazard);
-        assert_eq!(status(&RULE, &[]), Status::Unknown);
-        assert_eq!(status(&RULE, &[("PID/status", "garbage")]), Status::Unknown);
+        assert_eq!(
+            status_on(&PROC_MLOCK, &[("PID/status", part)]),
+            FindingStatus::Hazard
+        );
+        assert_eq!(status_on(&PROC_MLOCK, &[]), FindingStatus::Unknown);
+        assert_eq!(
+            status_on(&PROC_MLOCK, &[("PID/status", "garbage")]),
+            FindingStatus::Unknown
+        );
     }
 }

@@ -19,25 +19,25 @@ mod thp;
 mod userfaultfd;
 mod wbmap;
 
-use crate::rule::Rule;
+use crate::rule::AuditRule;
 
 /// In the order of the documentation.
-pub(super) const ALL: &[Rule] = &[
-    major_faults::RULE,
-    minor_faults::RULE,
-    mlock::RULE,
-    wbmap::RULE,
-    hsperf::RULE,
-    ksm::RULE,
-    thp::RULE,
-    lazyfree::RULE,
-    userfaultfd::RULE,
-    numa::RULE,
-    blast::RULE,
-    glibc::RULE,
-    jemalloc::RULE,
-    jemalloc_conf::RULE,
-    tcmalloc::RULE,
-    mimalloc::RULE,
-    jvm::RULE,
+pub(super) const PROCESS_RULES: &[AuditRule] = &[
+    major_faults::PROC_MAJFLT,
+    minor_faults::PROC_MINFLT,
+    mlock::PROC_MLOCK,
+    wbmap::PROC_WBMAP,
+    hsperf::PROC_HSPERF,
+    ksm::PROC_KSM,
+    thp::PROC_THP,
+    lazyfree::PROC_LAZYFREE,
+    userfaultfd::PROC_UFFD,
+    numa::PROC_NUMA,
+    blast::PROC_BLAST,
+    glibc::ALLOC_GLIBC,
+    jemalloc::ALLOC_JE,
+    jemalloc_conf::ALLOC_JE_CONF,
+    tcmalloc::ALLOC_TC,
+    mimalloc::ALLOC_MI,
+    jvm::ALLOC_JVM,
 ];

@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use quell_event::Cause;
 use quell_host::cpus;
 
-use crate::finding::{Read, Severity};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::UNREADABLE;
+use super::common::MAPPINGS_UNREADABLE;
 
-const NODES: &str = "/sys/devices/system/node";
-const ONLINE: &str = "/sys/devices/system/node/online";
+const NODES_FOLDER: &str = "/sys/devices/system/node";
+const ONLINE_NODES_FILE: &str = "/sys/devices/system/node/online";
 
 /// A smaller share of memory that is far away is nothing to worry about, percent.
-const SHARE: u64 = 5;
+const MAX_FAR_PERCENT: u64 = 5;
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const PROC_NUMA: AuditRule = AuditRule {
     id: "PROC-NUMA",
     title: "memory on another node than the CPUs",
     severity: Severity::Medium,
@@ -28,52 +29,56 @@ pub(super) const RULE: Rule = Rule {
     risk: "Bound to one node the process has only that node's memory: what doesn't fit is reclaimed or refused.",
     source: "rigtorp.se/virtual-memory; man numa_maps(5); man numactl(8)",
     causes: &[Cause::MigrateNuma],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_proc_numa),
 };
 
-fn check(look: &Look<'_>, process: &Process) -> Checked {
-    let (online, online_read) = look.read(ONLINE);
+fn check_proc_numa(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    let (online, online_read) = look.read(ONLINE_NODES_FILE);
     let online = match (online.text().map(cpus::list), &online) {
         (Some(Some(nodes)), _) => nodes,
-        (_, Value::Absent) => return Checked::ok("this kernel has no NUMA").read([online_read]),
-        _ => return Checked::unknown("the nodes can't be read").read([online_read]),
+        (_, FileValue::Absent) => {
+            return CheckResult::ok("this kernel has no NUMA").with_reads([online_read]);
+        }
+        _ => return CheckResult::unknown("the nodes can't be read").with_reads([online_read]),
     };
     if online.len() == 1 {
-        return Checked::ok("this machine has one node").read([online_read]);
+        return CheckResult::ok("this machine has one node").with_reads([online_read]);
     }
-    let (allowed, allowed_read) = process.status("Cpus_allowed_list");
+    let (allowed, allowed_read) = process.status_field("Cpus_allowed_list");
     let read = |shown: String| {
         [
             online_read,
             allowed_read,
-            Read::new(process.path("numa_maps"), shown),
+            FileReading::new(process.proc_path("numa_maps"), shown),
         ]
     };
-    let Some(memory) = process.file("numa_maps").text().and_then(by_node) else {
-        return Checked::unknown(UNREADABLE).read(read("(not readable)".to_owned()));
+    let Some(memory) = process.file("numa_maps").text().and_then(bytes_by_node) else {
+        return CheckResult::unknown(MAPPINGS_UNREADABLE)
+            .with_reads(read("(not readable)".to_owned()));
     };
     let Some(allowed) = allowed.as_deref().and_then(cpus::list) else {
-        return Checked::unknown("its CPUs can't be read").read(read("(not judged)".to_owned()));
+        return CheckResult::unknown("its CPUs can't be read")
+            .with_reads(read("(not judged)".to_owned()));
     };
     let is_near = |node: &u32| {
-        let text = look.file(&format!("{NODES}/node{node}/cpulist"));
+        let text = look.file(&format!("{NODES_FOLDER}/node{node}/cpulist"));
         // a node without CPUs, such as memory behind CXL, has an empty list
         let own = text.text().and_then(cpus::list).unwrap_or_default();
         own.iter().any(|cpu| allowed.contains(cpu))
     };
     let near: Vec<u32> = online.into_iter().filter(is_near).collect();
     if near.is_empty() {
-        return Checked::unknown("the CPUs of the nodes can't be read")
-            .read(read("(not judged)".to_owned()));
+        return CheckResult::unknown("the CPUs of the nodes can't be read")
+            .with_reads(read("(not judged)".to_owned()));
     }
     let shown = memory
         .iter()
         .map(|(node, bytes)| format!("N{node} {} kB", bytes >> 10));
     let shown: Vec<String> = shown.collect();
-    judge(process.pid(), &near, &memory).read(read(shown.join(", ")))
+    judge_placement(process.pid(), &near, &memory).with_reads(read(shown.join(", ")))
 }
 
-fn judge(pid: u32, near: &[u32], memory: &BTreeMap<u32, u64>) -> Checked {
+fn judge_placement(pid: u32, near: &[u32], memory: &BTreeMap<u32, u64>) -> CheckResult {
     let total: u64 = memory.values().sum();
     let far: Vec<u32> = memory
         .keys()
@@ -82,31 +87,31 @@ fn judge(pid: u32, near: &[u32], memory: &BTreeMap<u32, u64>) -> Checked {
         .collect();
     let far_bytes: u64 = far.iter().filter_map(|n| memory.get(n)).sum();
     let (to, from) = (cpus::text(near), cpus::text(&far));
-    if far_bytes * 100 > total * SHARE {
-        return Checked::hazard(format!(
+    if far_bytes * 100 > total * MAX_FAR_PERCENT {
+        return CheckResult::hazard(format!(
             "{} of {} kB lie on node {from}, and its CPUs are on node {to}",
             far_bytes >> 10,
             total >> 10
         ))
-        .fix(Fix::Command(format!("migratepages {pid} {from} {to}")))
-        .fix(Fix::Advice(format!(
+        .with_fix(Fix::Command(format!("migratepages {pid} {from} {to}")))
+        .with_fix(Fix::Advice(format!(
             "start it by: numactl --cpunodebind={to} --membind={to} PROGRAM"
         )))
-        .fix(Fix::Directive("NUMAPolicy=bind".to_owned()))
-        .fix(Fix::Directive(format!("NUMAMask={to}")))
-        .grows(&["numa_pages_migrated"]);
+        .with_fix(Fix::Directive("NUMAPolicy=bind".to_owned()))
+        .with_fix(Fix::Directive(format!("NUMAMask={to}")))
+        .with_harm_counters(&["numa_pages_migrated"]);
     }
     if near.len() > 1 && total > 0 {
-        return Checked::unknown(format!(
+        return CheckResult::unknown(format!(
             "it may run on node {to}: which memory is far away can be told once it is bound to one"
         ));
     }
-    Checked::ok(format!("its memory lies on node {to}, as its CPUs"))
+    CheckResult::ok(format!("its memory lies on node {to}, as its CPUs"))
 }
 
-/// Bytes on each node, of what the process itself has: clean pages of files are shared with everybody, and code
+/// Bytes on each node, of memory that the process itself has: clean pages of files are shared with everybody, and code
 /// that several processes map is not moved (mm/mempolicy.c, mm/migrate.c). `None` if the text is none of the kernel's.
-fn by_node(text: &str) -> Option<BTreeMap<u32, u64>> {
+fn bytes_by_node(text: &str) -> Option<BTreeMap<u32, u64>> {
     let mut bytes = BTreeMap::new();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
@@ -137,8 +142,8 @@ fn by_node(text: &str) -> Option<BTreeMap<u32, u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const MAPS: &str = "55e0 default file=/usr/bin/x mapped=500 mapmax=9 N1=500 kernelpagesize_kB=4\n\
                         7f00 default heap anon=100 dirty=100 N0=90 N1=10 kernelpagesize_kB=4\n\
@@ -146,7 +151,7 @@ mod tests {
 
     fn files<'a>(cpus: &'a str, maps: &'a str) -> Vec<(&'a str, &'a str)> {
         vec![
-            (ONLINE, "0-1"),
+            (ONLINE_NODES_FILE, "0-1"),
             ("/sys/devices/system/node/node0/cpulist", "0-3"),
             ("/sys/devices/system/node/node1/cpulist", "4-7"),
             ("PID/status", cpus),
@@ -157,7 +162,7 @@ mod tests {
     /// Check that memory on the other node is a hazard with all its fixes, and on the own node is none.
     #[test]
     fn far_away_is_a_hazard() {
-        let found = ask(&RULE, &files("Cpus_allowed_list:\t4-7", MAPS));
+        let found = ask_rule_on(&PROC_NUMA, &files("Cpus_allowed_list:\t4-7", MAPS));
         assert_hazard(
             &found,
             "migratepages 4711 0 1",
@@ -168,20 +173,33 @@ mod tests {
         assert!(found.said.starts_with("2408 of 2448 kB"), "{}", found.said);
         // 40 of 2,448 kB
         let near = files("Cpus_allowed_list:\t0-3", MAPS);
-        assert_eq!(status(&RULE, &near), Status::Ok);
+        assert_eq!(status_on(&PROC_NUMA, &near), FindingStatus::Ok);
     }
 
     /// Check that who may run everywhere, and what can't be read, is unknown, and that one node is fine.
     #[test]
     fn what_cannot_be_told() {
         let anywhere = files("Cpus_allowed_list:\t0-7", MAPS);
-        assert_eq!(status(&RULE, &anywhere), Status::Unknown);
+        assert_eq!(status_on(&PROC_NUMA, &anywhere), FindingStatus::Unknown);
         let garbage = files("Cpus_allowed_list:\t0-3", "hello");
-        assert_eq!(status(&RULE, &garbage), Status::Unknown);
-        assert_eq!(status(&RULE, &[(ONLINE, "0-1")]), Status::Unknown);
-        assert_eq!(status(&RULE, &[(ONLINE, "x")]), Status::Unknown);
-        assert_eq!(status(&RULE, &[(ONLINE, "0")]), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok, "a kernel without NUMA");
+        assert_eq!(status_on(&PROC_NUMA, &garbage), FindingStatus::Unknown);
+        assert_eq!(
+            status_on(&PROC_NUMA, &[(ONLINE_NODES_FILE, "0-1")]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(
+            status_on(&PROC_NUMA, &[(ONLINE_NODES_FILE, "x")]),
+            FindingStatus::Unknown
+        );
+        assert_eq!(
+            status_on(&PROC_NUMA, &[(ONLINE_NODES_FILE, "0")]),
+            FindingStatus::Ok
+        );
+        assert_eq!(
+            status_on(&PROC_NUMA, &[]),
+            FindingStatus::Ok,
+            "a kernel without NUMA"
+        );
     }
 
     /// Check that memory on a node without CPUs is far away from everybody.
@@ -193,7 +211,7 @@ mod tests {
         );
         files[0].1 = "0-2";
         files.push(("/sys/devices/system/node/node2/cpulist", ""));
-        let found = ask(&RULE, &files);
+        let found = ask_rule_on(&PROC_NUMA, &files);
         assert_eq!(found.fix_now(), "migratepages 4711 2 0-1");
     }
 }

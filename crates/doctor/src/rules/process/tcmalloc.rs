@@ -5,16 +5,16 @@ use quell_remedy::{FoundSoftware, SoftwareKind};
 
 use crate::finding::Severity;
 use crate::fix::Fix;
-use crate::look::Look;
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::system_view::SystemView;
 
-use super::common::{self, Seen};
+use super::common::{self, AllocatorInputs};
 
-const RATE: &str = "TCMALLOC_RELEASE_RATE";
-const AGGRESSIVE: &str = "TCMALLOC_AGGRESSIVE_DECOMMIT";
+const RELEASE_RATE_VARIABLE: &str = "TCMALLOC_RELEASE_RATE";
+const AGGRESSIVE_VARIABLE: &str = "TCMALLOC_AGGRESSIVE_DECOMMIT";
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const ALLOC_TC: AuditRule = AuditRule {
     id: "ALLOC-TC",
     title: "tcmalloc gives memory back",
     severity: Severity::Medium,
@@ -23,51 +23,50 @@ pub(super) const RULE: Rule = Rule {
     risk: "Freed memory stays with the program.",
     source: "gperftools src/page_heap.cc, IncrementalScavenge; gperftools docs, TCMALLOC_RELEASE_RATE",
     causes: &[Cause::MadviseDontneed],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_alloc_tc),
 };
 
-fn check(_: &Look<'_>, process: &Process) -> Checked {
-    common::each(
+fn check_alloc_tc(_: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    common::judge_allocators(
         process,
         &[SoftwareKind::Gperftools, SoftwareKind::GoogleTcmalloc],
-        judge,
+        judge_tcmalloc,
     )
 }
 
-fn judge(found: &FoundSoftware, seen: &Seen<'_>) -> Checked {
+fn judge_tcmalloc(found: &FoundSoftware, seen: &AllocatorInputs<'_>) -> CheckResult {
     if found.kind == SoftwareKind::GoogleTcmalloc {
-        return Checked::unknown(
+        return CheckResult::unknown(
             "google's tcmalloc reads no variable and gives back what the program tells it to, which can't be seen",
         )
-        .note(
+        .with_note(
             "look for SetBackgroundReleaseRate and ReleaseMemoryToSystem in the program (MongoDB: tcmallocReleaseRate)",
         );
     }
-    let (rate, rate_read) = common::variable(seen.env, RATE);
-    let (aggressive, aggressive_read) = common::variable(seen.env, AGGRESSIVE);
+    let (rate, rate_read) = common::read_variable(seen.env, RELEASE_RATE_VARIABLE);
+    let (aggressive, aggressive_read) = common::read_variable(seen.env, AGGRESSIVE_VARIABLE);
     // base/commandlineflags.h, EnvToBool: an empty value is yes
     let aggressive =
         aggressive.is_some_and(|v| v.is_empty() || v.starts_with(['t', 'T', 'y', 'Y', '1']));
     let rate = rate.map_or(1.0, |text| strtod(&text));
     let releases = rate > 1e-6;
     let checked = match (releases, aggressive) {
-        (false, false) => Checked::ok("it keeps what is freed"),
-        (_, true) => {
-            Checked::hazard("every free() of a span gives it back").severity(Severity::High)
-        }
-        (true, false) => Checked::hazard(format!("it gives memory back at a rate of {rate}")),
+        (false, false) => CheckResult::ok("it keeps what is freed"),
+        (_, true) => CheckResult::hazard("every free() of a span gives it back")
+            .with_severity(Severity::High),
+        (true, false) => CheckResult::hazard(format!("it gives memory back at a rate of {rate}")),
     };
-    let checked = checked.read([rate_read, aggressive_read]);
+    let checked = checked.with_reads([rate_read, aggressive_read]);
     if !releases && !aggressive {
         return checked;
     }
     let checked = if aggressive {
-        checked.fix(Fix::env(AGGRESSIVE, "0"))
+        checked.with_fix(Fix::set_variable(AGGRESSIVE_VARIABLE, "0"))
     } else {
         checked
     };
     if releases {
-        common::remedied(checked, found, seen.env)
+        common::with_remedy(checked, found, seen.env)
     } else {
         checked
     }
@@ -87,9 +86,11 @@ fn strtod(text: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
+    use crate::finding::FindingStatus;
     use crate::rules::fixture::assert_hazard;
-    use crate::rules::process::common::made::{asked, found, judged};
+    use crate::rules::process::common::made::{
+        allocator_of_version, ask_about_program, judge_in_environment,
+    };
 
     const GPERFTOOLS: &str =
         "\0TCMALLOC_RELEASE_RATE\0tcmalloc.max_total_thread_cache_bytes\0gperftools 2.15\0";
@@ -97,39 +98,51 @@ mod tests {
     /// Check a real recognition: the default rate is a hazard, and 0 is none.
     #[test]
     fn the_default_is_a_hazard() {
-        let found = asked(&RULE, "app", GPERFTOOLS, "A=b\0", "app\0");
+        let found = ask_about_program(&ALLOC_TC, "app", GPERFTOOLS, "A=b\0", "app\0");
         assert_hazard(&found, "", "environment: TCMALLOC_RELEASE_RATE=0");
         assert_eq!(found.said, "it gives memory back at a rate of 1");
-        let off = asked(
-            &RULE,
+        let off = ask_about_program(
+            &ALLOC_TC,
             "app",
             GPERFTOOLS,
             "TCMALLOC_RELEASE_RATE=0\0",
             "app\0",
         );
-        assert_eq!(off.status, Status::Ok);
-        assert_eq!(asked(&RULE, "app", "", "A=b\0", "app\0").status, Status::Ok);
+        assert_eq!(off.status, FindingStatus::Ok);
+        assert_eq!(
+            ask_about_program(&ALLOC_TC, "app", "", "A=b\0", "app\0").status,
+            FindingStatus::Ok
+        );
     }
 
     /// Check that the aggressive mode is worse, whatever the rate, and that both are switched off.
     #[test]
     fn aggressive_is_worse() {
-        let found = found(SoftwareKind::Gperftools, (2, 10, 0));
-        let rated = |env: &[(&str, &str)]| judged(judge, &found, env);
-        let both = rated(&[(AGGRESSIVE, "true")]);
+        let found = allocator_of_version(SoftwareKind::Gperftools, (2, 10, 0));
+        let rated = |env: &[(&str, &str)]| judge_in_environment(judge_tcmalloc, &found, env);
+        let both = rated(&[(AGGRESSIVE_VARIABLE, "true")]);
         assert_eq!(both.severity, Some(Severity::High));
-        assert_eq!(both.fixes, [Fix::env(AGGRESSIVE, "0"), Fix::env(RATE, "0")]);
-        let one = rated(&[(AGGRESSIVE, "1"), (RATE, "0")]);
-        assert_eq!(one.fixes, [Fix::env(AGGRESSIVE, "0")]);
-        let off = rated(&[(AGGRESSIVE, "no"), (RATE, "0.0")]);
-        assert_eq!(off.status, Some(Status::Ok));
+        assert_eq!(
+            both.fixes,
+            [
+                Fix::set_variable(AGGRESSIVE_VARIABLE, "0"),
+                Fix::set_variable(RELEASE_RATE_VARIABLE, "0")
+            ]
+        );
+        let one = rated(&[(AGGRESSIVE_VARIABLE, "1"), (RELEASE_RATE_VARIABLE, "0")]);
+        assert_eq!(one.fixes, [Fix::set_variable(AGGRESSIVE_VARIABLE, "0")]);
+        let off = rated(&[(AGGRESSIVE_VARIABLE, "no"), (RELEASE_RATE_VARIABLE, "0.0")]);
+        assert_eq!(off.status, Some(FindingStatus::Ok));
     }
 
     /// Check that google's tcmalloc, which nothing outside tells, is unknown.
     #[test]
     fn googles_is_unknown() {
-        let found = found(SoftwareKind::GoogleTcmalloc, (0, 0, 0));
-        assert_eq!(judged(judge, &found, &[]).status, Some(Status::Unknown));
+        let found = allocator_of_version(SoftwareKind::GoogleTcmalloc, (0, 0, 0));
+        assert_eq!(
+            judge_in_environment(judge_tcmalloc, &found, &[]).status,
+            Some(FindingStatus::Unknown)
+        );
     }
 
     /// Check that rates are read as C reads them.

@@ -2,16 +2,17 @@
 
 use quell_event::Cause;
 
-use crate::finding::{Read, Severity};
+use crate::file_value::FileValue;
+use crate::finding::{FileReading, Severity};
 use crate::fix::Fix;
-use crate::look::{Look, Value};
-use crate::process::Process;
-use crate::rule::{Check, Checked, Rule};
-use crate::rules::THP_ENABLED;
+use crate::process::AuditedProcess;
+use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::rules::THP_ENABLED_FILE;
+use crate::system_view::SystemView;
 
-use super::common::UNREADABLE;
+use super::common::MAPPINGS_UNREADABLE;
 
-pub(super) const RULE: Rule = Rule {
+pub(super) const PROC_THP: AuditRule = AuditRule {
     id: "PROC-THP",
     title: "transparent huge pages in the process",
     severity: Severity::Info,
@@ -21,64 +22,69 @@ pub(super) const RULE: Rule = Rule {
     source: "kernel Documentation/admin-guide/mm/transhuge.rst; redis.io, latency and transparent huge pages; \
              github.com/systemd/systemd/pull/39085",
     causes: &[Cause::ThpCollapse, Cause::ThpSplit],
-    check: Check::Process(check),
+    check: RuleCheck::Process(check_proc_thp),
 };
 
-fn check(look: &Look<'_>, process: &Process) -> Checked {
+fn check_proc_thp(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
     // 1 also where PR_SET_THP_DISABLE leaves those that are asked for (Linux 6.18, PR_THP_DISABLE_EXCEPT_ADVISED)
-    let (allowed, allowed_read) = process.status("THP_enabled");
-    let (huge, huge_read) = process.rollup("AnonHugePages");
-    let (system, system_read) = look.read(THP_ENABLED);
-    let checked = match (huge, allowed.as_deref(), system.chosen(), &system) {
-        // also where they were switched off later: what is there stays
-        (Some(bytes), ..) if bytes > 0 => hazard(format!("{} kB in huge pages", bytes >> 10)),
-        (_, Some("0"), ..) => Checked::ok("switched off for this process"),
-        (_, _, Some("never"), _) => Checked::ok("switched off for all"),
-        (_, _, Some("always"), _) => hazard("it may get huge pages anywhere".to_owned()),
-        (_, _, Some("madvise"), _) => asked(process),
-        (_, _, None, Value::Absent) => Checked::ok("this kernel has no transparent huge pages"),
-        _ => Checked::unknown("the setting can't be read"),
+    let (allowed, allowed_read) = process.status_field("THP_enabled");
+    let (huge, huge_read) = process.rollup_bytes("AnonHugePages");
+    let (system, system_read) = look.read(THP_ENABLED_FILE);
+    let checked = match (huge, allowed.as_deref(), system.chosen_word(), &system) {
+        // also where they were switched off later: huge pages that are there stay
+        (Some(bytes), ..) if bytes > 0 => thp_hazard(format!("{} kB in huge pages", bytes >> 10)),
+        (_, Some("0"), ..) => CheckResult::ok("switched off for this process"),
+        (_, _, Some("never"), _) => CheckResult::ok("switched off for all"),
+        (_, _, Some("always"), _) => thp_hazard("it may get huge pages anywhere".to_owned()),
+        (_, _, Some("madvise"), _) => check_askers(process),
+        (_, _, None, FileValue::Absent) => {
+            CheckResult::ok("this kernel has no transparent huge pages")
+        }
+        _ => CheckResult::unknown("the setting can't be read"),
     };
     checked
-        .read([allowed_read, huge_read, system_read])
-        .grows(&["khugepaged.pages_collapsed", "thp_split_pmd"])
+        .with_reads([allowed_read, huge_read, system_read])
+        .with_harm_counters(&["khugepaged.pages_collapsed", "thp_split_pmd"])
 }
 
-/// Where programs get what they ask for: whether this one did.
-fn asked(process: &Process) -> Checked {
-    let read = |shown: &str| Read::new(format!("{} VmFlags", process.path("smaps")), shown);
-    match process.flagged(&["hg"]) {
-        Some(0) => Checked::ok("it has not asked for huge pages").read([read("none with hg")]),
-        Some(n) => hazard(format!("it asks for huge pages in {n} mappings"))
-            .read([read(&format!("{n} with hg"))]),
-        None => Checked::unknown(UNREADABLE).read([read("(not readable)")]),
+/// Whether this program asked for huge pages, where only those who ask get them.
+fn check_askers(process: &AuditedProcess) -> CheckResult {
+    let read =
+        |shown: &str| FileReading::new(format!("{} VmFlags", process.proc_path("smaps")), shown);
+    match process.count_flagged(&["hg"]) {
+        Some(0) => {
+            CheckResult::ok("it has not asked for huge pages").with_reads([read("none with hg")])
+        }
+        Some(n) => thp_hazard(format!("it asks for huge pages in {n} mappings"))
+            .with_reads([read(&format!("{n} with hg"))]),
+        None => CheckResult::unknown(MAPPINGS_UNREADABLE).with_reads([read("(not readable)")]),
     }
 }
 
-fn hazard(said: String) -> Checked {
-    Checked::hazard(said)
-        .fix(Fix::Advice(
+fn thp_hazard(said: String) -> CheckResult {
+    CheckResult::hazard(said)
+        .with_fix(Fix::Advice(
             "program: prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), or whoever starts it: it is inherited, also by exec"
                 .to_owned(),
         ))
-        .fix(Fix::Directive("MemoryTHP=disable".to_owned()))
-        .note("MemoryTHP= came to systemd in 2026: an older one ignores the line, and says so in its log")
+        .with_fix(Fix::Directive("MemoryTHP=disable".to_owned()))
+        .with_note("MemoryTHP= came to systemd in 2026: an older one ignores the line, and says so in its log")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Status;
-    use crate::rules::fixture::{ask, assert_hazard, status};
+    use crate::finding::FindingStatus;
+    use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
-    const ALWAYS: (&str, &str) = (THP_ENABLED, "[always] madvise never");
-    const MADVISE: (&str, &str) = (THP_ENABLED, "always [madvise] never");
+    const ALWAYS: (&str, &str) = (THP_ENABLED_FILE, "[always] madvise never");
+    const MADVISE: (&str, &str) = (THP_ENABLED_FILE, "always [madvise] never");
 
     /// Check that huge pages that are there, that may come, or that were asked for are each said.
     #[test]
     fn huge_pages_are_said() {
-        let there = ask(
-            &RULE,
+        let there = ask_rule_on(
+            &PROC_THP,
             &[("PID/smaps_rollup", "AnonHugePages:   4096 kB"), MADVISE],
         );
         assert_hazard(
@@ -89,26 +95,33 @@ mod tests {
         );
         assert_eq!(there.said, "4096 kB in huge pages");
         assert_eq!(there.severity, Severity::Info);
-        assert_eq!(status(&RULE, &[ALWAYS]), Status::Hazard);
+        assert_eq!(status_on(&PROC_THP, &[ALWAYS]), FindingStatus::Hazard);
         let asked = [MADVISE, ("PID/smaps", "VmFlags: rd wr hg ")];
-        assert_eq!(status(&RULE, &asked), Status::Hazard);
+        assert_eq!(status_on(&PROC_THP, &asked), FindingStatus::Hazard);
     }
 
     /// Check that it is fine where they are off for the process or for all, or nobody asked.
     #[test]
     fn off_is_fine() {
         let off = [ALWAYS, ("PID/status", "THP_enabled:\t0")];
-        assert_eq!(status(&RULE, &off), Status::Ok);
+        assert_eq!(status_on(&PROC_THP, &off), FindingStatus::Ok);
         let on = [ALWAYS, ("PID/status", "THP_enabled:\t1")];
-        assert_eq!(status(&RULE, &on), Status::Hazard);
+        assert_eq!(status_on(&PROC_THP, &on), FindingStatus::Hazard);
         assert_eq!(
-            status(&RULE, &[(THP_ENABLED, "always madvise [never]")]),
-            Status::Ok
+            status_on(&PROC_THP, &[(THP_ENABLED_FILE, "always madvise [never]")]),
+            FindingStatus::Ok
         );
         let unasked = [MADVISE, ("PID/smaps", "VmFlags: rd wr ")];
-        assert_eq!(status(&RULE, &unasked), Status::Ok);
-        assert_eq!(status(&RULE, &[]), Status::Ok, "a kernel without them");
-        assert_eq!(status(&RULE, &[MADVISE]), Status::Unknown);
-        assert_eq!(status(&RULE, &[(THP_ENABLED, "garbage")]), Status::Unknown);
+        assert_eq!(status_on(&PROC_THP, &unasked), FindingStatus::Ok);
+        assert_eq!(
+            status_on(&PROC_THP, &[]),
+            FindingStatus::Ok,
+            "a kernel without them"
+        );
+        assert_eq!(status_on(&PROC_THP, &[MADVISE]), FindingStatus::Unknown);
+        assert_eq!(
+            status_on(&PROC_THP, &[(THP_ENABLED_FILE, "garbage")]),
+            FindingStatus::Unknown
+        );
     }
 }
