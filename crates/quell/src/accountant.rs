@@ -12,30 +12,30 @@ use quell_probe::{
 
 use crate::{hit, little_memory};
 
-/// A program may be over so soon, and its functions have names only while it lives: quell looks more often then.
-const BRIEF: Duration = Duration::from_secs(1);
+/// A program may be over within this time, and its functions have names only while it lives: quell looks more often then.
+const EARLY_TIME: Duration = Duration::from_secs(1);
 const EARLY_NAP: Duration = Duration::from_millis(5);
-/// How old its maps may be meanwhile: others wait for its lock while they are read.
+/// How old its mappings may be meanwhile. They are not read more often, because its threads wait for its lock while they are.
 const EARLY_AGE: Duration = Duration::from_millis(20);
-/// Later the ring must only not fill up.
-const NAP: Duration = Duration::from_millis(100);
+/// How long a reader sleeps later, when only the ring must not fill up.
+const STEADY_NAP: Duration = Duration::from_millis(100);
 
-/// A CPU that comes is sampled so late at most.
+/// A CPU that comes is sampled after this time at the latest.
 const CPUS_AGE: Duration = Duration::from_millis(100);
 
 /// The account under way.
 pub(crate) struct Accountant {
     accounting: Accounting,
     began: Instant,
-    /// What a hit takes on this machine, where it was measured before: looked up once, for intervals are many.
+    /// How long a hit takes on this machine, if that was measured before: it is looked up once, because intervals are many.
     hit_ns: Option<u64>,
     walks: PageWalkCounters,
     looked_at_cpus: Instant,
 }
 
 impl Accountant {
-    /// Starts to count what the probe watches. Where that can't be, whatever the reason, it is said, and shootdowns are
-    /// counted all the same.
+    /// Starts to count in the probe's scope. Where that can't be, whatever the reason, quell says so, and counts shootdowns
+    /// all the same.
     pub(crate) fn start(probe: &Probe, scope: &Scope) -> Option<Self> {
         if !little_memory::may_account() {
             return None;
@@ -72,16 +72,16 @@ impl Accountant {
         }
     }
 
-    /// How long whoever reads it may sleep.
+    /// How long the reader of the account may sleep.
     pub(crate) fn nap(&self) -> Duration {
-        if self.began.elapsed() < BRIEF {
+        if self.began.elapsed() < EARLY_TIME {
             EARLY_NAP
         } else {
-            NAP
+            STEADY_NAP
         }
     }
 
-    /// Reads what came. A program may end at any time, so its maps are read at once; in the beginning there is much else to
+    /// Reads the records that came. A program may end at any time, so its maps are read at once; in the beginning there is much else to
     /// do, and its code is found later.
     ///
     /// # Errors
@@ -89,9 +89,9 @@ impl Accountant {
     /// If it can't be read.
     pub(crate) fn step(&mut self, resolver: &mut StackResolver) -> anyhow::Result<()> {
         self.look_at_cpus();
-        // a bounded piece: what is left comes with the next step
+        // The read is bounded, and the rest comes with the next step.
         self.accounting.read_records()?;
-        if self.began.elapsed() < BRIEF {
+        if self.began.elapsed() < EARLY_TIME {
             self.accounting.read_mappings(resolver, EARLY_AGE);
             self.accounting.follow_stacks(resolver)?;
         } else {
@@ -101,7 +101,7 @@ impl Accountant {
         Ok(())
     }
 
-    /// Samples on CPUs that have come meanwhile too.
+    /// Takes samples also on CPUs that have come meanwhile.
     fn look_at_cpus(&mut self) {
         if self.looked_at_cpus.elapsed() < CPUS_AGE {
             return;
@@ -113,11 +113,11 @@ impl Accountant {
         }
     }
 
-    /// Stops; what was counted stays.
+    /// Stops counting; the counts stay.
     ///
     /// # Errors
     ///
-    /// If what is left can't be read.
+    /// If the last records can't be read.
     pub(crate) fn stop(&mut self, resolver: &mut StackResolver) -> anyhow::Result<()> {
         self.accounting.detach()?;
         self.accounting.follow_stacks(resolver)?;
@@ -151,7 +151,7 @@ impl Accountant {
         self.account()
     }
 
-    /// The stacks whose code was found since the last call. Whoever takes them has them named, and tells by
+    /// The stacks whose code was found since the last call. Whoever takes them has them named, and passes them to
     /// [`Self::learn`]; until then their functions are not known.
     pub(crate) fn take_stacks(&self) -> Vec<Stack> {
         self.accounting.take_stacks()
@@ -162,12 +162,12 @@ impl Accountant {
         self.accounting.learn_functions(stacks);
     }
 
-    /// What each stack cost so far. `account` is of the same time.
+    /// The cost of each stack so far. `account` is of the same moment.
     pub(crate) fn stack_costs(&self, account: &Account) -> Vec<StackCost> {
         self.accounting.stack_costs(account)
     }
 
-    /// Everything, in the end: where there were hits it is measured what one takes, once for each boot.
+    /// The whole account in the end. If there were hits, it measures how long one takes, once for each boot.
     ///
     /// # Errors
     ///

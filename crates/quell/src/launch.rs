@@ -1,7 +1,7 @@
 //! Starts commands, held back until whoever measures them is ready, and never leaves one behind.
 //!
 //! ```text
-//! hold ──> Held ──release──> Running ──wait──> Ended
+//! hold_command ──> Held ──release──> Running ──wait──> Ended
 //! ```
 //!
 //! A held command has a pid but has not run one instruction of its own, so that a probe can be told
@@ -41,7 +41,7 @@ pub(crate) use setup::Setup;
 use crate::cmd::usage;
 use capture::Capture;
 use child::{Descriptors, Failed, Prepared};
-use kept::Kept;
+use kept::OutputKeeper;
 
 /// Where a command's output goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(crate) enum Whose {
 pub(crate) struct Spec<'a> {
     /// The program, looked for in PATH, and its arguments.
     pub(crate) argv: &'a [OsString],
-    /// What is different from quell's own environment.
+    /// The changes to quell's own environment.
     pub(crate) setup: &'a Setup,
     /// Where its output goes.
     pub(crate) output: Output,
@@ -86,7 +86,7 @@ enum Reader {
     /// quell.
     Here(Capture),
     /// A process beside it.
-    Beside { _kept: Kept },
+    Beside { _kept: OutputKeeper },
 }
 
 /// A process that will become the command when it is released.
@@ -97,16 +97,16 @@ pub(crate) struct Held {
     failed: OwnedFd,
     reader: Option<Reader>,
     whose: Whose,
-    /// What is done to it first, for messages.
+    /// The settings that are applied to it first, for messages.
     starts: Vec<Start>,
 }
 
-fn pipe() -> anyhow::Result<(OwnedFd, OwnedFd)> {
+fn make_pipe() -> anyhow::Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC).context("making a pipe to the command")
 }
 
-/// What replaces quell's own input, output and error for the command.
-fn stdio(output: Output) -> anyhow::Result<(Option<Reader>, [Option<OwnedFd>; 3])> {
+/// Opens the descriptors that replace quell's own input, output and error for the command.
+fn open_stdio(output: Output) -> anyhow::Result<(Option<Reader>, [Option<OwnedFd>; 3])> {
     let open = |path: &str, flags| {
         rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
             .with_context(|| format!("opening {path} for the command"))
@@ -130,7 +130,7 @@ fn stdio(output: Output) -> anyhow::Result<(Option<Reader>, [Option<OwnedFd>; 3]
                 let (capture, write) = Capture::new()?;
                 (Reader::Here(capture), write)
             } else {
-                let (kept, write) = Kept::new()?;
+                let (kept, write) = OutputKeeper::new()?;
                 (Reader::Beside { _kept: kept }, write)
             };
             let again = write.try_clone().context("sharing a pipe")?;
@@ -140,14 +140,14 @@ fn stdio(output: Output) -> anyhow::Result<(Option<Reader>, [Option<OwnedFd>; 3]
 }
 
 /// Makes the process of a command, which waits until it is released.
-pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
+pub(crate) fn hold_command(spec: &Spec<'_>) -> anyhow::Result<Held> {
     signals::install()?;
     tree::adopt_orphans()?;
     let prepared = Prepared::new(spec.argv, spec.setup)?;
-    // First: who reads the output beside quell must not have these pipes as well.
-    let (reader, stdio) = stdio(spec.output)?;
-    let (go_read, go_write) = pipe()?;
-    let (failed_read, failed_write) = pipe()?;
+    // The reader beside quell is started first, because it must not have the pipes below as well.
+    let (reader, stdio) = open_stdio(spec.output)?;
+    let (go_read, go_write) = make_pipe()?;
+    let (failed_read, failed_write) = make_pipe()?;
     let fds = Descriptors {
         go: go_read.as_raw_fd(),
         failed: failed_write.as_raw_fd(),
@@ -158,11 +158,11 @@ pub(crate) fn hold(spec: &Spec<'_>) -> anyhow::Result<Held> {
     lean::leave_buffers_out();
     // Until the child has its own answers to them, our handlers must not run in it.
     let pid = with_blocked(|| {
-        // SAFETY: the child makes nothing but system calls, on what was laid out before.
+        // SAFETY: the child makes nothing but system calls, on memory that was laid out before.
         match unsafe { libc::fork() } {
             -1 => Err(std::io::Error::last_os_error()),
             // SAFETY: we are the child of fork(2), with the signals blocked.
-            0 => unsafe { prepared.child(&fds) },
+            0 => unsafe { prepared.run_child(&fds) },
             pid => Ok(u32::try_from(pid).unwrap_or(0)),
         }
     })
@@ -186,7 +186,7 @@ fn with_blocked<T>(action: impl FnOnce() -> T) -> T {
         let mut asked: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut asked);
-        for signal in signals::ASKED {
+        for signal in signals::STOP_SIGNALS {
             libc::sigaddset(&raw mut asked, signal);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const asked, &raw mut before);
@@ -204,7 +204,7 @@ impl Held {
 
     /// Lets it become the command. If it can't, that is the error.
     pub(crate) fn release(mut self) -> anyhow::Result<Running> {
-        // While the probe was loaded, say: the command must not start after that.
+        // The signal may have come while the probe was loaded, and the command must not start after it.
         if let Some(signal) = signals::interrupted() {
             bail!(
                 "{} came before '{}' was started",
@@ -221,7 +221,11 @@ impl Held {
         let got = rustix::io::retry_on_intr(|| rustix::io::read(&self.failed, &mut failed));
         if got == Ok(failed.len()) {
             running.wait()?;
-            return Err(cannot_start(&self.name, &self.starts, Failed::read(failed)));
+            return Err(cannot_start(
+                &self.name,
+                &self.starts,
+                Failed::from_bytes(failed),
+            ));
         }
         Ok(running)
     }
@@ -229,14 +233,14 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Released, it belongs to a Running.
+        // A process that was released belongs to a Running.
         if self.go.take().is_some() {
             let Ok(pid) = i32::try_from(self.pid) else {
                 return;
             };
             // SAFETY: waitpid(2) for our own child, which ends when its pipe is closed.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-            tree::awaited(self.pid);
+            tree::forget_child(self.pid);
         }
     }
 }
@@ -246,24 +250,28 @@ impl Drop for Held {
 /// # Errors
 ///
 /// Bad usage: there is none, or it may not be executed.
-pub(crate) fn check(argv: &[OsString]) -> anyhow::Result<()> {
+pub(crate) fn check_command(argv: &[OsString]) -> anyhow::Result<()> {
     let prepared = Prepared::new(argv, Setup::NONE)?;
     let name = argv.first().cloned().unwrap_or_default();
     prepared
-        .look()
-        .map_err(|errno| cannot_start(&name, &[], Failed::exec(errno)))
+        .find_executable()
+        .map_err(|errno| cannot_start(&name, &[], Failed::of_exec(errno)))
 }
 
 /// Becomes the command: the process stays, quell is gone. Returns only if that can't be, and why. With advice, it is
 /// said if the command soon ends by a fault of its own.
-pub(crate) fn replace(argv: &[OsString], setup: &Setup, advice: Option<String>) -> anyhow::Error {
-    // Installed only to learn what was ignored, which the command is to inherit.
+pub(crate) fn become_command(
+    argv: &[OsString],
+    setup: &Setup,
+    advice: Option<String>,
+) -> anyhow::Error {
+    // The handlers are installed only to learn which signals were ignored, because the command is to inherit that.
     let prepared = match signals::install().and_then(|()| Prepared::new(argv, setup)) {
         Ok(prepared) => prepared,
         Err(err) => return err,
     };
     if let Some(advice) = advice {
-        early_end::watch(&advice);
+        early_end::start_watcher(&advice);
     }
     // SAFETY: both are system calls only, which any process may make.
     let failed = unsafe {

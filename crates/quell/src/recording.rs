@@ -28,10 +28,10 @@ use crate::target;
 pub(crate) const STEP: Duration = Duration::from_millis(20);
 
 /// How often the counts are saved, so that a killed recording keeps them.
-const SAVE: Duration = Duration::from_secs(1);
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many of these saves have the function calls, and the account by stacks: on a large machine they are many rows.
-const CALLS: u64 = 10;
+/// One in so many of these saves has the function calls, and the account by stacks, which are many rows on a large machine.
+const SAVES_BETWEEN_CALLS: u64 = 10;
 
 /// How old the mappings of a culprit may get before they are read again.
 const MAPS_AGE: Duration = Duration::from_secs(5);
@@ -42,14 +42,14 @@ pub(crate) struct Recording {
     records: ShootdownRecords,
     accountant: Option<Accountant>,
     resolver: StackResolver,
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<SinkState>>,
     stacks: Vec<Stack>,
-    /// Those of the account, which are others.
+    /// The stacks of the account, which are not those of the records.
     account_stacks: Vec<Stack>,
     /// When the counts were saved; the first step does, so that a trace has some from the beginning.
     saved: Option<Instant>,
     saves: u64,
-    /// As last saved.
+    /// The function calls as they were last saved.
     calls: Option<Calls>,
     began: Instant,
     own_before: u64,
@@ -59,20 +59,21 @@ pub(crate) struct Recording {
     dir: PathBuf,
 }
 
-/// A program may be over so soon. Its memory map can be read only while it lives, and without it no
+/// A program may be over within this time. Its memory map can be read only while it lives, and without it no
 /// user stack has names, so quell looks more often in the beginning.
-const BRIEF: Duration = Duration::from_secs(1);
-const HASTE: Duration = Duration::from_millis(2);
+const EARLY_TIME: Duration = Duration::from_secs(1);
+/// How often quell looks in the beginning.
+const EARLY_STEP: Duration = Duration::from_millis(2);
 
-/// What the sink of the records writes to.
-struct Shared {
+/// The state that the sink of the records writes to.
+struct SinkState {
     writer: Option<Writer>,
     culprits: HashSet<u32>,
     last: u32,
 }
 
-impl Shared {
-    fn take(&mut self, s: &Shootdown) {
+impl SinkState {
+    fn take_shootdown(&mut self, s: &Shootdown) {
         if let Some(writer) = &mut self.writer {
             writer.push(s);
         }
@@ -103,7 +104,7 @@ impl Recording {
         let own_before = own_cpu_ns();
         little_memory::room_for_recording()?;
         let scope = options.scope.clone();
-        // The probe first: where it can't be loaded, no trace is replaced.
+        // The probe is attached first: if it can't be loaded, no trace is replaced.
         let probe = Probe::attach(&ProbeOptions {
             keep: KeptDetail::Records,
             unwind: little_memory::may_unwind(options.unwind),
@@ -113,15 +114,18 @@ impl Recording {
         if let Some(accountant) = &accountant {
             accountant.keep_singles();
         }
-        let meta = meta(stacks_text, &probe, subject);
+        let meta = describe_recording(stacks_text, &probe, subject);
         let writer = Writer::create(dir, &meta, force)?;
-        let shared = Rc::new(RefCell::new(Shared {
+        let shared = Rc::new(RefCell::new(SinkState {
             writer: Some(writer),
             culprits: HashSet::new(),
             last: 0,
         }));
         let sink = Rc::clone(&shared);
-        let records = ShootdownRecords::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
+        let records = ShootdownRecords::new(
+            &probe,
+            Box::new(move |s| sink.borrow_mut().take_shootdown(s)),
+        )?;
         Ok(Self {
             resolver: StackResolver::new(&probe),
             probe,
@@ -148,18 +152,18 @@ impl Recording {
         }
     }
 
-    /// Empties the ring and writes what came. Waits for records up to `timeout`.
+    /// Empties the ring and writes the records that came. Waits for records up to `timeout`.
     ///
     /// # Errors
     ///
     /// If the trace can't be written.
     pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<()> {
         if !self.more {
-            // Also after a signal: a command of the user's decides itself when it ends by it.
+            // It goes on after a signal, because a command of the user's decides itself when it ends by it.
             signals::poll(
                 None,
                 if self.is_early() {
-                    timeout.min(HASTE)
+                    timeout.min(EARLY_STEP)
                 } else {
                     timeout
                 },
@@ -169,18 +173,18 @@ impl Recording {
         if let Some(accountant) = &mut self.accountant {
             accountant.step(&mut self.resolver)?;
         }
-        self.look();
+        self.write_mappings();
         self.resolver.follow_records()?;
         target::look_at_cpus(&mut self.online, &self.probe);
-        // Offsets are found in what was read of the maps, and files are opened for it: that can wait.
+        // Offsets are found in mappings that were read already, and files are opened for that, so it can wait.
         if !self.is_early() {
-            self.resolve();
+            self.resolve_stacks();
         }
         self.with_writer(Writer::tick)?;
-        if self.saved.is_none_or(|t| t.elapsed() >= SAVE) {
+        if self.saved.is_none_or(|t| t.elapsed() >= SAVE_INTERVAL) {
             self.saved = Some(Instant::now());
-            let seldom = self.saves.is_multiple_of(CALLS);
-            let tally = self.tally(seldom)?;
+            let seldom = self.saves.is_multiple_of(SAVES_BETWEEN_CALLS);
+            let tally = self.whole_tally(seldom)?;
             self.saves += 1;
             self.with_writer(|w| {
                 w.tally(&tally);
@@ -194,18 +198,22 @@ impl Recording {
     }
 
     fn is_early(&self) -> bool {
-        self.began.elapsed() < BRIEF
+        self.began.elapsed() < EARLY_TIME
     }
 
-    /// Reads and writes the memory maps of those that shot.
-    fn look(&mut self) {
+    /// Reads the memory maps of the processes that shot, and writes them.
+    fn write_mappings(&mut self) {
         let culprits: Vec<u32> = {
             let mut shared = self.shared.borrow_mut();
             shared.last = 0;
             shared.culprits.drain().collect()
         };
-        // its maps change most when a program starts: exec, and then the libraries
-        let age = if self.is_early() { HASTE } else { MAPS_AGE };
+        // A program's maps change most when it starts: by exec, and then by its libraries.
+        let age = if self.is_early() {
+            EARLY_STEP
+        } else {
+            MAPS_AGE
+        };
         for pid in culprits {
             self.resolver.read_mappings(pid, age);
         }
@@ -216,7 +224,7 @@ impl Recording {
         }
     }
 
-    fn resolve(&mut self) {
+    fn resolve_stacks(&mut self) {
         let new = self.records.new_stacks();
         let stacks = self.resolver.resolve_stacks(&new);
         let mut shared = self.shared.borrow_mut();
@@ -241,8 +249,8 @@ impl Recording {
         }
     }
 
-    /// Everything, or with the function calls as they were last.
-    fn tally(&mut self, calls: bool) -> anyhow::Result<Tally> {
+    /// The tally of everything; without `calls` it has the function calls as they were last.
+    fn whole_tally(&mut self, calls: bool) -> anyhow::Result<Tally> {
         let mut tally = if calls {
             self.probe.tally()?
         } else {
@@ -276,7 +284,7 @@ impl Recording {
         }
     }
 
-    /// Stops, names the code, and closes the trace. Returns what was counted.
+    /// Stops, names the code, and closes the trace. Returns the counts.
     ///
     /// # Errors
     ///
@@ -287,9 +295,9 @@ impl Recording {
         }
         self.probe.detach()?;
         self.records.finish()?;
-        self.look();
+        self.write_mappings();
         self.resolver.follow_records()?;
-        self.resolve();
+        self.resolve_stacks();
         self.resolver.name_stacks(&mut self.stacks);
         if self.resolver.not_held() > 0 {
             say!(
@@ -299,7 +307,7 @@ impl Recording {
             );
         }
         self.resolver.name_stacks(&mut self.account_stacks);
-        let mut tally = self.tally(true)?;
+        let mut tally = self.whole_tally(true)?;
         if let Some(accountant) = &self.accountant {
             accountant.learn(&self.account_stacks);
             let hits = tally.victims.iter().map(|v| v.hits).sum();
@@ -321,13 +329,12 @@ impl Recording {
     }
 }
 
-fn meta(stacks: String, probe: &Probe, subject: &Subject) -> Meta {
+fn describe_recording(stacks: String, probe: &Probe, subject: &Subject) -> Meta {
     let uname = rustix::system::uname();
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let monotonic = monotonic_ns();
     let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
-    // it counts since then, and a machine that is busy may have had other work in between: the clocks are read first, so that
-    // nothing that was counted lies before the start
+    // The clocks are read before this, so that no count lies before the start, even if a busy machine did other work in between.
     let counted = probe.duration_ns();
     Meta {
         quell: env!("CARGO_PKG_VERSION").into(),
@@ -360,7 +367,7 @@ pub(crate) fn record_command(
     dir: &Path,
     output: Output,
 ) -> anyhow::Result<Recorded> {
-    let held = launch::hold(&Spec {
+    let held = launch::hold_command(&Spec {
         argv,
         setup: Setup::NONE,
         output,
@@ -380,7 +387,7 @@ pub(crate) fn record_command(
         if let Some(ended) = running.wait_timeout(Duration::ZERO)? {
             break ended;
         }
-        if let Some(signal) = running.left() {
+        if let Some(signal) = running.leave_signal() {
             return Err(Interrupted(signal).into());
         }
     };

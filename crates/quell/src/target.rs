@@ -1,4 +1,4 @@
-//! What is watched, and for how long: everything, processes, CPUs, or a command.
+//! The target of a watch and its length: everything, processes, CPUs, or a command.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -15,8 +15,8 @@ use crate::cmd::{complain, usage};
 use crate::launch::{self, Ended, Held, Output, Running, Spec, Whose, signals};
 use crate::outcome;
 
-/// For who waits for the end only.
-const LONG: Duration = Duration::from_secs(3600);
+/// The time of one step for a caller that only waits for the end.
+const LONG_STEP: Duration = Duration::from_secs(3600);
 
 /// The scope that was asked for.
 ///
@@ -87,7 +87,7 @@ pub(crate) fn process(option: &str, pid: u32) -> anyhow::Result<()> {
     }
 }
 
-/// As [`process`], for what needs a program.
+/// As [`process`], for a purpose that needs a program.
 ///
 /// # Errors
 ///
@@ -119,7 +119,7 @@ pub(crate) fn cpu_count() -> u32 {
     online().map_or(1, |list| u32::try_from(list.len()).unwrap_or(u32::MAX))
 }
 
-/// A CPU that comes or goes is seen so late at most, if somebody asks.
+/// A CPU that comes or goes is seen after this time at the latest, if somebody asks.
 const LATE_NS: u64 = 100_000_000;
 
 /// Looks how many CPUs are online, if that was not known a moment ago.
@@ -158,7 +158,7 @@ pub(crate) enum End {
     Over,
 }
 
-/// What keeps the watch going.
+/// The command, the processes and the time that keep the watch going.
 pub(crate) struct Watch {
     held: Option<Held>,
     running: Option<Running>,
@@ -195,19 +195,19 @@ impl Watch {
         let held = if target.command.is_empty() {
             None
         } else {
-            launch::check(&target.command)?;
+            launch::check_command(&target.command)?;
             let spec = Spec {
                 argv: &target.command,
                 setup: launch::Setup::NONE,
                 output,
-                // Captured is only what quell itself wants to read.
+                // Only output that quell itself wants to read is captured.
                 whose: if output == Output::Capture {
                     Whose::Quells
                 } else {
                     Whose::Users
                 },
             };
-            Some(launch::hold(&spec)?)
+            Some(launch::hold_command(&spec)?)
         };
         let proc = Proc::new("/");
         let pids = target
@@ -253,7 +253,7 @@ impl Watch {
             let proc = Proc::new("/");
             for &(pid, _) in &self.pids {
                 probe.add_process(pid)?;
-                // what it forked before the probe was there; twice, for forks meanwhile
+                // The children that it forked before the probe was there are added twice, because they may fork meanwhile.
                 for _ in 0..2 {
                     for child in proc.tree(pid).unwrap_or_default() {
                         probe.add_process(child)?;
@@ -288,11 +288,11 @@ impl Watch {
             .map(|d| d.saturating_duration_since(Instant::now()));
         let timeout = left.map_or(timeout, |l| l.min(timeout));
         if let Some(running) = &mut self.running {
-            // Running looks after Ctrl-C: the command gets it too, and ends by it or not
+            // Running looks after Ctrl-C: the command gets it too, and ends by it or not.
             if let Some(ended) = running.wait_timeout(timeout)? {
                 return Ok(Some(End::Command(ended)));
             }
-            if let Some(signal) = running.left() {
+            if let Some(signal) = running.leave_signal() {
                 return Ok(Some(End::Left(signal)));
             }
             if self.deadline.is_some_and(|d| Instant::now() >= d) {
@@ -332,7 +332,7 @@ impl Watch {
             Err(err) if self.running.is_none() => return Err(err),
             other => {
                 if let Err(err) = other {
-                    let runs = self.running.as_ref().is_some_and(Running::runs);
+                    let runs = self.running.as_ref().is_some_and(Running::is_running);
                     complain(&if runs {
                         err.context("the watch has ended, and the command runs on")
                     } else {
@@ -340,7 +340,7 @@ impl Watch {
                     });
                 }
                 loop {
-                    if let Some(end) = self.step(LONG)? {
+                    if let Some(end) = self.step(LONG_STEP)? {
                         break end;
                     }
                 }
@@ -360,12 +360,12 @@ impl Watch {
     /// If it does not end.
     pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
         match &mut self.running {
-            Some(running) if running.runs() => running.stop().map(drop),
+            Some(running) if running.is_running() => running.stop().map(drop),
             _ => Ok(()),
         }
     }
 
-    /// What the command has written, where it is captured.
+    /// The command's output, where it is captured.
     pub(crate) fn output(&self) -> Vec<u8> {
         self.running
             .as_ref()

@@ -194,7 +194,7 @@ fn max_rss_of_status(status: &str) -> Option<u64> {
 
 /// Runs a command once with a recording, which also measures its memory and page faults.
 fn subject_of_run(command: &[std::ffi::OsString]) -> anyhow::Result<PlanSubject> {
-    launch::check(command)?;
+    launch::check_command(command)?;
     let temp = TempDir::new()?;
     let dir: PathBuf = temp.path().join(RUN_TRACE);
     // Standard output is for the plan, so the command's goes to standard error.

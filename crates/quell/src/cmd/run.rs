@@ -66,7 +66,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     // A library that is not loaded can't have broken the command.
     let advice = advice_on_early_end(&plan).filter(|_| not_loaded.is_none());
     let setup = setup_of(&environment, &plan);
-    Err(launch::replace(&args.command, &setup, advice))
+    Err(launch::become_command(&args.command, &setup, advice))
 }
 
 /// The advice for a program with a preload library that a signal ends soon, printed after the signal and the time.
@@ -160,7 +160,7 @@ impl RecognisedPlan {
 
 /// Finds the allocators in a command's files, and the settings that are known for them.
 fn recognise_plan(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
-    launch::check(command)?;
+    launch::check_command(command)?;
     if let Some(program) = for_32_bits(command) {
         let why = format!(
             "{} is a 32-bit program, and quell knows settings for 64-bit ones",

@@ -194,7 +194,7 @@ fn live(
         let inputs = screen.wait(if over.is_some() { nap } else { nap.min(left) })?;
         if signals::interrupted().is_some() {
             // SIGTERM and SIGHUP leave a command to itself
-            if over.is_none() && signals::leaving().is_some() {
+            if over.is_none() && signals::leave_signal().is_some() {
                 over = watch.step(Duration::ZERO)?;
             }
             break;

@@ -1,4 +1,4 @@
-//! Keeps the end of what a command writes, and never lets it wait.
+//! Keeps the end of a command's output, and never lets the command wait.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -9,20 +9,20 @@ use anyhow::Context as _;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-/// How much of the end is kept, bytes.
-const KEPT: usize = 8 << 20;
-/// Asked of the kernel for the pipe, so that a command rarely waits for quell.
-const PIPE: usize = 1 << 20;
+/// The most bytes of output that are kept, from its end.
+const MAX_OUTPUT_BYTES: usize = 8 << 20;
+/// The size that the kernel is asked to give the pipe, so that a command rarely waits for quell.
+const PIPE_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
-pub(super) struct Tail {
+pub(super) struct OutputTail {
     bytes: VecDeque<u8>,
 }
 
-impl Tail {
+impl OutputTail {
     pub(super) fn push(&mut self, new: &[u8]) {
-        let new = &new[new.len().saturating_sub(KEPT)..];
-        let over = (self.bytes.len() + new.len()).saturating_sub(KEPT);
+        let new = &new[new.len().saturating_sub(MAX_OUTPUT_BYTES)..];
+        let over = (self.bytes.len() + new.len()).saturating_sub(MAX_OUTPUT_BYTES);
         self.bytes.drain(..over);
         self.bytes.extend(new);
     }
@@ -35,7 +35,7 @@ impl Tail {
 
 /// A pipe for a command's output, and the thread that reads it.
 pub(super) struct Capture {
-    tail: Arc<Mutex<Tail>>,
+    tail: Arc<Mutex<OutputTail>>,
     stop: OwnedFd,
     reader: Option<JoinHandle<()>>,
 }
@@ -46,15 +46,15 @@ impl Capture {
         let making = "making a pipe for the command's output";
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).context(making)?;
         // Above the user's limit it stays at the default, which only costs wake-ups.
-        let _ = fcntl_setpipe_size(&write, PIPE);
+        let _ = fcntl_setpipe_size(&write, PIPE_BYTES);
         rustix::io::ioctl_fionbio(&read, true).context(making)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC).context(making)?;
         let stopped = stop.try_clone().context(making)?;
-        let tail = Arc::new(Mutex::new(Tail::default()));
+        let tail = Arc::new(Mutex::new(OutputTail::default()));
         let kept = Arc::clone(&tail);
         let reader = std::thread::Builder::new()
             .name("output".to_owned())
-            .spawn(move || follow(&read, &stopped, &kept))
+            .spawn(move || read_output(&read, &stopped, &kept))
             .context("starting a thread for the command's output")?;
         Ok((
             Self {
@@ -66,7 +66,7 @@ impl Capture {
         ))
     }
 
-    /// Reads what is still in the pipe and stops. What children left behind write later is lost.
+    /// Reads the rest of the pipe and stops. Output that children write later is lost.
     pub(super) fn finish(&mut self) {
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         if let Some(reader) = self.reader.take() {
@@ -75,7 +75,7 @@ impl Capture {
         }
     }
 
-    /// What was written so far: the last [`KEPT`] bytes of it.
+    /// The output so far, or its last [`MAX_OUTPUT_BYTES`] bytes.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         tail.bytes()
@@ -89,7 +89,7 @@ impl Drop for Capture {
 }
 
 /// Reads until everyone has closed the other end, or `stop` says that nobody matters any more.
-fn follow(read: &OwnedFd, stop: &OwnedFd, tail: &Mutex<Tail>) {
+fn read_output(read: &OwnedFd, stop: &OwnedFd, tail: &Mutex<OutputTail>) {
     let mut buffer = vec![0; 256 << 10];
     loop {
         let mut fds = [
@@ -101,10 +101,10 @@ fn follow(read: &OwnedFd, stop: &OwnedFd, tail: &Mutex<Tail>) {
             Err(rustix::io::Errno::INTR) => continue,
             Err(_) => return,
         }
-        // Asked before the pipe is emptied: what the command wrote before it ended is in there.
+        // This is asked before the pipe is emptied, which has all that the command wrote before it ended.
         let last = !fds[1].revents().is_empty();
-        // No more than fits into it, so that a child that never stops writing can't hold quell up.
-        let mut left = if last { PIPE } else { usize::MAX };
+        // In the end no more is read than fits into the pipe, so that a child that never stops writing can't hold quell up.
+        let mut left = if last { PIPE_BYTES } else { usize::MAX };
         while left > 0 {
             match rustix::io::read(read.as_fd(), &mut buffer) {
                 Ok(0) => return,
@@ -131,13 +131,13 @@ mod tests {
     /// Check that the end is kept and the rest dropped, however it comes in.
     #[test]
     fn keeps_the_end() {
-        let mut tail = Tail::default();
-        tail.push(&vec![b'a'; KEPT - 1]);
+        let mut tail = OutputTail::default();
+        tail.push(&vec![b'a'; MAX_OUTPUT_BYTES - 1]);
         tail.push(b"bc");
-        assert_eq!(tail.bytes.len(), KEPT);
+        assert_eq!(tail.bytes.len(), MAX_OUTPUT_BYTES);
         assert_eq!(tail.bytes.back(), Some(&b'c'));
-        tail.push(&vec![b'd'; KEPT + 5]);
-        assert_eq!(tail.bytes.len(), KEPT);
+        tail.push(&vec![b'd'; MAX_OUTPUT_BYTES + 5]);
+        assert_eq!(tail.bytes.len(), MAX_OUTPUT_BYTES);
         assert!(tail.bytes.iter().all(|b| *b == b'd'));
     }
 

@@ -1,8 +1,8 @@
-//! Between fork and exec: what the child does, with nothing that is unsafe there.
+//! The child between fork and exec, which does nothing that is unsafe there.
 //!
-//! After fork(2) in a program that may have threads, only what signal-safety(7) lists may be called:
+//! After fork(2) in a program that may have threads, only functions that signal-safety(7) lists may be called:
 //! no allocation, no locks. So everything that the child needs is laid out by [`Prepared::new`]
-//! before, and [`Prepared::child`] only makes system calls.
+//! before, and [`Prepared::run_child`] only makes system calls.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::RawFd;
@@ -40,11 +40,11 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    pub(super) fn exec(errno: i32) -> Self {
+    pub(super) fn of_exec(errno: i32) -> Self {
         Failed { errno, start: -1 }
     }
 
-    pub(super) fn read(bytes: [u8; 8]) -> Self {
+    pub(super) fn from_bytes(bytes: [u8; 8]) -> Self {
         let [a, b, c, d, e, f, g, h] = bytes;
         Failed {
             errno: i32::from_ne_bytes([a, b, c, d]),
@@ -52,7 +52,7 @@ impl Failed {
         }
     }
 
-    fn bytes(self) -> [u8; 8] {
+    fn to_bytes(self) -> [u8; 8] {
         let ([a, b, c, d], [e, f, g, h]) = (self.errno.to_ne_bytes(), self.start.to_ne_bytes());
         [a, b, c, d, e, f, g, h]
     }
@@ -78,11 +78,11 @@ impl Pointers {
 
 /// The descriptors that the child starts with.
 pub(super) struct Descriptors {
-    /// One byte here, and it goes on; end of file, and it ends.
+    /// The child goes on when it reads one byte here, and ends at the end of the file.
     pub(super) go: RawFd,
-    /// Where it writes why if it can't become the command.
+    /// The child writes the reason here if it can't become the command.
     pub(super) failed: RawFd,
-    /// What standard input, output and error are to be, where they are not quell's.
+    /// Standard input, output and error, where they are not quell's.
     pub(super) stdio: [Option<RawFd>; 3],
     /// quell's end of `go`: while the child has it too, it can't see that quell is gone.
     pub(super) other_end: RawFd,
@@ -99,9 +99,9 @@ impl Prepared {
         let Some(program) = argv.first().filter(|p| !p.is_empty()) else {
             return Err(usage("no command: name one behind --"));
         };
-        let environment = environment(&setup.env);
+        let environment = merged_environment(&setup.env);
         let path = environment.iter().find(|(name, _)| name == "PATH");
-        let candidates = candidates(program, path.map(|(_, value)| value.as_os_str()))?;
+        let candidates = program_candidates(program, path.map(|(_, value)| value.as_os_str()))?;
         let args = argv
             .iter()
             .map(|a| c_string(a))
@@ -123,13 +123,13 @@ impl Prepared {
             candidates,
             argv: Pointers::new(args),
             envp: Pointers::new(variables),
-            actions: setup.starts.iter().map(Action::of).collect(),
-            ignore: signals::ASKED.map(|signal| (signal, signals::was_ignored(signal))),
+            actions: setup.starts.iter().map(Action::from_start).collect(),
+            ignore: signals::STOP_SIGNALS.map(|signal| (signal, signals::was_ignored(signal))),
         })
     }
 
     /// Whether one of the files can be executed, as far as can be known before. Errno if not.
-    pub(super) fn look(&self) -> Result<(), i32> {
+    pub(super) fn find_executable(&self) -> Result<(), i32> {
         let mut found = libc::ENOENT;
         for file in &self.candidates {
             let path = Path::new(OsStr::from_bytes(file.as_bytes()));
@@ -142,7 +142,7 @@ impl Prepared {
         Err(found)
     }
 
-    /// Does what the plan wants first, and becomes the command. Returns if that can't be, and why.
+    /// Applies the plan's settings to this process, and becomes the command. Returns only the reason if that can't be.
     ///
     /// # Safety
     ///
@@ -150,12 +150,12 @@ impl Prepared {
     pub(super) unsafe fn become_it(&self) -> Failed {
         for (start, action) in (0..).zip(&self.actions) {
             // SAFETY: as promised to us.
-            if let Err(errno) = unsafe { action.act() } {
+            if let Err(errno) = unsafe { action.do_to_self() } {
                 return Failed { errno, start };
             }
         }
         // SAFETY: as promised to us.
-        Failed::exec(unsafe { self.exec() })
+        Failed::of_exec(unsafe { self.exec_candidates() })
     }
 
     /// Becomes the command. Returns errno if that can't be.
@@ -163,7 +163,7 @@ impl Prepared {
     /// # Safety
     ///
     /// Async-signal-safe, for a child between fork and exec.
-    unsafe fn exec(&self) -> i32 {
+    unsafe fn exec_candidates(&self) -> i32 {
         let mut found = libc::ENOENT;
         for (file, shell) in self.candidates.iter().zip(&self.shells) {
             let (argv, envp) = (self.argv.array.as_ptr(), self.envp.array.as_ptr());
@@ -173,7 +173,7 @@ impl Prepared {
                 *libc::__errno_location()
             };
             match errno {
-                // As execvp(3): go on with the next folder, but remember what was there.
+                // As in execvp(3) the next folder is tried, and the better reason is remembered.
                 libc::ENOENT | libc::ENOTDIR => {}
                 libc::EACCES => found = libc::EACCES,
                 libc::ENOEXEC => {
@@ -187,7 +187,7 @@ impl Prepared {
         found
     }
 
-    /// Gives INT, TERM, HUP and PIPE back what they did when quell was started, and no mask.
+    /// Gives INT, TERM, HUP and PIPE the actions back that they had when quell was started, and clears the mask.
     ///
     /// # Safety
     ///
@@ -217,8 +217,8 @@ impl Prepared {
     ///
     /// # Safety
     ///
-    /// To be called in the child of a fork(2), with the signals in [`signals::ASKED`] blocked.
-    pub(super) unsafe fn child(&self, fds: &Descriptors) -> ! {
+    /// To be called in the child of a fork(2), with the signals in [`signals::STOP_SIGNALS`] blocked.
+    pub(super) unsafe fn run_child(&self, fds: &Descriptors) -> ! {
         // SAFETY: system calls only, on descriptors that are open and memory that is ours.
         unsafe {
             libc::close(fds.other_end);
@@ -242,7 +242,7 @@ impl Prepared {
             for (number, fd) in (0..).zip(fds.stdio) {
                 let Some(fd) = fd else { continue };
                 if libc::dup2(fd, number) < 0 {
-                    give_up(fds.failed, Failed::exec(*libc::__errno_location()));
+                    give_up(fds.failed, Failed::of_exec(*libc::__errno_location()));
                 }
             }
             give_up(fds.failed, self.become_it())
@@ -250,13 +250,13 @@ impl Prepared {
     }
 }
 
-/// Tells quell why, and ends.
+/// Tells quell the reason, and ends.
 ///
 /// # Safety
 ///
 /// For a child between fork and exec.
 unsafe fn give_up(failed: RawFd, why: Failed) -> ! {
-    let bytes = why.bytes();
+    let bytes = why.to_bytes();
     // SAFETY: write(2) of a buffer on the stack, and _exit(2).
     unsafe {
         libc::write(failed, bytes.as_ptr().cast(), bytes.len());
@@ -265,7 +265,7 @@ unsafe fn give_up(failed: RawFd, why: Failed) -> ! {
 }
 
 /// quell's environment with `added` over it.
-fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+fn merged_environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let mut all: Vec<_> = std::env::vars_os().collect();
     for (name, value) in added {
         all.retain(|(known, _)| known != name);
@@ -275,11 +275,11 @@ fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
 }
 
 /// The files that a command's name may mean.
-fn candidates(program: &OsStr, path: Option<&OsStr>) -> anyhow::Result<Vec<CString>> {
+fn program_candidates(program: &OsStr, path: Option<&OsStr>) -> anyhow::Result<Vec<CString>> {
     if program.as_bytes().contains(&b'/') {
         return Ok(vec![c_string(program)?]);
     }
-    // What execvp(3) takes where PATH is not set.
+    // These are the folders of execvp(3) where PATH is not set.
     let path = path.unwrap_or(OsStr::new("/bin:/usr/bin"));
     let folders = path.as_bytes().split(|b| *b == b':');
     folders
@@ -300,22 +300,22 @@ mod tests {
     #[test]
     fn looks_in_path() {
         let path = Some(OsStr::new("/a::/b/"));
-        let found = candidates(OsStr::new("x"), path).unwrap();
+        let found = program_candidates(OsStr::new("x"), path).unwrap();
         assert_eq!(
             found,
             [c"/a/x".into(), c"./x".into(), c"/b//x".into()] as [CString; 3]
         );
         assert_eq!(
-            candidates(OsStr::new("./x"), path).unwrap(),
+            program_candidates(OsStr::new("./x"), path).unwrap(),
             [CString::from(c"./x")]
         );
-        assert_eq!(candidates(OsStr::new("x"), None).unwrap().len(), 2);
+        assert_eq!(program_candidates(OsStr::new("x"), None).unwrap().len(), 2);
     }
 
     /// Check that what is added replaces what was there, once.
     #[test]
     fn adds_to_the_environment() {
-        let all = environment(&[
+        let all = merged_environment(&[
             ("PATH".into(), "/x".into()),
             ("QUELL_NEW".into(), "1".into()),
         ]);

@@ -2,7 +2,7 @@
 //!
 //! quell is the command by then, and stays no parent of it: its status, signals, terminal and process id are the command's
 //! own, as a supervisor and a shell expect. So a small process beside it looks, which is no child of it either. It holds
-//! nothing but quell's standard error, and ends with the command, or after [`SOON`].
+//! nothing but quell's standard error, and ends with the command, or after [`MAX_WATCHED_TIME`].
 //!
 //! ```text
 //! quell ──fork──> middle ──fork──> watcher: polls the command's pidfd
@@ -20,15 +20,16 @@ use super::ended::Status;
 use super::signals;
 use crate::prove::failed::short_seconds;
 
-/// A library that breaks a program does it mostly in its start; later there are more likely reasons.
-const SOON: Duration = Duration::from_secs(10);
-/// How long a status may take to be known, which the command's parent has to ask for first.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The watcher ends after this time. A library that breaks a program mostly does so at its start; later there are more likely
+/// reasons.
+const MAX_WATCHED_TIME: Duration = Duration::from_secs(10);
+/// How long to wait for the status, which may only be known once the command's parent has asked for it.
+const MAX_STATUS_WAIT: Duration = Duration::from_secs(1);
 /// The watcher's name in lists of processes (15 bytes at most, PR_SET_NAME(2const)).
-pub(super) const NAME: &str = "quell-watch";
+pub(super) const WATCHER_NAME: &str = "quell-watch";
 
 /// The signals by which a program ends by a fault of its own. By others somebody else ends it, or nobody reads its output.
-const FAULTS: [i32; 7] = [
+const FAULT_SIGNALS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGABRT,
@@ -38,9 +39,8 @@ const FAULTS: [i32; 7] = [
     libc::SIGSYS,
 ];
 
-/// Starts the watcher of this process. Where that can't be, nothing is said later, and nothing now: the command is what
-/// matters.
-pub(super) fn watch(advice: &str) {
+/// Starts the watcher of this process. If that fails, quell says nothing about it, because only the command matters.
+pub(super) fn start_watcher(advice: &str) {
     // The watcher would become a child of the command, which may not expect one.
     let adopts = rustix::process::child_subreaper().is_ok_and(|s| s.is_some());
     if getpid().is_init() || adopts {
@@ -55,7 +55,7 @@ pub(super) fn watch(advice: &str) {
     match unsafe { libc::fork() } {
         0 => {
             // The watcher inherits it, so that it has no other name where it is seen.
-            set_name(NAME);
+            set_name(WATCHER_NAME);
             // SAFETY: as above; the middle process only ends.
             if unsafe { libc::fork() } == 0 {
                 watch_from_beside(command, pid, began, advice);
@@ -82,17 +82,17 @@ pub(super) fn set_name(name: &str) {
     }
 }
 
-/// What the watcher does.
+/// Runs the watcher: waits for the command's end, and gives the advice if it ended early by a fault.
 fn watch_from_beside(command: OwnedFd, pid: u32, began: Instant, advice: &str) {
     let Some(command) = hold_only(command) else {
         return;
     };
-    if !wait_readable(command, SOON) {
+    if !wait_readable(command, MAX_WATCHED_TIME) {
         return;
     }
     let ran = began.elapsed();
     if let Some(Status::Signal(signal)) = status_of(command, pid)
-        && FAULTS.contains(&signal)
+        && FAULT_SIGNALS.contains(&signal)
     {
         say!(
             "quell: the program ended by {} after {} s {advice}",
@@ -102,14 +102,14 @@ fn watch_from_beside(command: OwnedFd, pid: u32, began: Instant, advice: &str) {
     }
 }
 
-/// Gives back all that a process has from quell, but for this descriptor and standard error: a pipe that it held open would
+/// Gives back all that a process has from quell, except this descriptor and standard error: a pipe that it held open would
 /// keep its reader waiting, a folder its file system from being unmounted.
 fn hold_only(command: OwnedFd) -> Option<BorrowedFd<'static>> {
     // Closed by the range below, and not once more.
     let command = command.into_raw_fd();
     // SAFETY: system calls on descriptors and dispositions of this process alone.
     unsafe {
-        for signal in signals::ASKED {
+        for signal in signals::STOP_SIGNALS {
             libc::signal(signal, libc::SIG_DFL);
         }
         libc::chdir(c"/".as_ptr());
@@ -118,7 +118,7 @@ fn hold_only(command: OwnedFd) -> Option<BorrowedFd<'static>> {
             return None;
         }
         libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
-        // Last: who sees that it is closed knows that all is.
+        // This is closed last: a reader that sees it closed knows that all are.
         libc::close(1);
     }
     // SAFETY: nobody closes it in this process.
@@ -143,7 +143,7 @@ fn wait_readable(command: BorrowedFd<'_>, time: Duration) -> bool {
 /// How a process ended that has: as long as its parent has not asked, /proc says it, and afterwards the descriptor does, from
 /// Linux 6.15 on. None where it was missed between.
 fn status_of(command: BorrowedFd<'_>, pid: u32) -> Option<Status> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + MAX_STATUS_WAIT;
     loop {
         let word = word_by_descriptor(command).or_else(|| word_of_zombie(pid));
         if word.is_some() || Instant::now() >= end {
@@ -166,17 +166,17 @@ struct PidfdInfo {
 
 /// The status word that a descriptor has of a process that was waited for: PIDFD_GET_INFO with PIDFD_INFO_EXIT.
 fn word_by_descriptor(command: BorrowedFd<'_>) -> Option<i32> {
-    const EXIT: u64 = 1 << 3;
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
     // _IOWR(0xFF, 11, struct pidfd_info)
-    const GET_INFO: libc::Ioctl =
+    const PIDFD_GET_INFO: libc::Ioctl =
         (3 << 30 | size_of::<PidfdInfo>() << 16 | 0xFF << 8 | 11) as libc::Ioctl;
     let mut info = PidfdInfo {
-        mask: EXIT,
+        mask: PIDFD_INFO_EXIT,
         ..PidfdInfo::default()
     };
     // SAFETY: the kernel fills in as much as the number of the call says, which is the struct's size.
-    let done = unsafe { libc::ioctl(command.as_raw_fd(), GET_INFO, &raw mut info) };
-    (done == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
+    let done = unsafe { libc::ioctl(command.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
+    (done == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
 /// The status word of a process that has ended, and was not waited for: the last field of its `stat`
@@ -212,7 +212,7 @@ mod tests {
         let pid = rustix::process::Pid::from_child(&child);
         let fd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
         let fd = fd.as_fd();
-        while !wait_readable(fd, SOON) {}
+        while !wait_readable(fd, MAX_WATCHED_TIME) {}
         let word = word_of_zombie(child.id()).unwrap();
         assert_eq!(Status::from_wait(word), Status::Signal(libc::SIGABRT));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! How a command ended, and what it used.
+//! How a command ended, and the resources that it used.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What a command used: wait4(2) of the command itself.
+/// The resources that a command used, by wait4(2) of the command itself.
 ///
 /// That covers the command, its threads, and those of its descendants that were waited for by their
 /// parents. It leaves out children that were still running when it ended, and orphans, which quell

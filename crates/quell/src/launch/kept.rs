@@ -1,5 +1,5 @@
 //! The output of a user's command while quell has the screen: kept by a process beside quell, which prints it when quell
-//! is gone, however that ended, and passes on what comes then.
+//! is gone, however that ended, and passes on the later output.
 //!
 //! ```text
 //! command ──output──> keeper ──when quell is gone──> quell's standard output
@@ -13,34 +13,34 @@ use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::capture::Tail;
+use super::capture::OutputTail;
 use super::{early_end, tree};
 
 /// The keeper's name in lists of processes (15 bytes at most, PR_SET_NAME(2const)).
-const NAME: &str = "quell-output";
-/// How long quell waits until what was kept is printed, for a terminal that was stopped by Ctrl-S.
-const PATIENCE: Duration = Duration::from_secs(2);
+const KEEPER_NAME: &str = "quell-output";
+/// How long quell waits until the kept output is printed, because a terminal may be stopped by Ctrl-S.
+const MAX_PRINT_WAIT: Duration = Duration::from_secs(2);
 
 /// A keeper, from quell's side.
-pub(super) struct Kept {
+pub(super) struct OutputKeeper {
     lives: Option<OwnedFd>,
     /// Closed by the keeper when it has printed what it kept.
     printed: OwnedFd,
 }
 
-impl Kept {
-    /// Starts a keeper; what is written to the descriptor is kept.
+impl OutputKeeper {
+    /// Starts a keeper of the output that is written to the descriptor.
     pub(super) fn new() -> anyhow::Result<(Self, OwnedFd)> {
         let pipe =
             || pipe_with(PipeFlags::CLOEXEC).context("making a pipe for the command's output");
         let ((output, write), (lives, lives_here), (printed, printed_there)) =
             (pipe()?, pipe()?, pipe()?);
-        // SAFETY: the child has its copy of what it uses, and the C libraries make allocation work after a fork.
+        // SAFETY: the child has its own copy of all that it uses, and the C libraries make allocation work after a fork.
         match unsafe { libc::fork() } {
             0 => {
                 drop((write, lives_here, printed));
                 outlive_quell();
-                keep(&output, &lives, printed_there);
+                keep_output(&output, &lives, printed_there);
                 // SAFETY: _exit(2) runs nothing of quell's.
                 unsafe { libc::_exit(0) }
             }
@@ -59,12 +59,12 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for OutputKeeper {
     fn drop(&mut self) {
         drop(self.lives.take());
-        let timeout = Timespec::try_from(PATIENCE).ok();
+        let timeout = Timespec::try_from(MAX_PRINT_WAIT).ok();
         let mut fds = [PollFd::new(&self.printed, PollFlags::IN)];
-        // What is not printed by then is printed later.
+        // The keeper prints the rest later.
         let _ = poll(&mut fds, timeout.as_ref());
     }
 }
@@ -72,7 +72,7 @@ impl Drop for Kept {
 /// Lets no signal that is for the command or for quell end this process, for then the command's next word would end it;
 /// and lets it write where only the foreground may.
 fn outlive_quell() {
-    early_end::set_name(NAME);
+    early_end::set_name(KEEPER_NAME);
     let signals = [
         libc::SIGINT,
         libc::SIGQUIT,
@@ -91,11 +91,11 @@ fn outlive_quell() {
     }
 }
 
-/// Keeps the end of what comes until quell is gone; then prints it, and all that comes.
-fn keep(output: &OwnedFd, lives: &OwnedFd, printed: OwnedFd) {
+/// Keeps the end of the output until quell is gone; then prints it, and all later output.
+fn keep_output(output: &OwnedFd, lives: &OwnedFd, printed: OwnedFd) {
     // SAFETY: nobody closes standard output in this process.
     let stdout = unsafe { BorrowedFd::borrow_raw(1) };
-    let mut tail = Tail::default();
+    let mut tail = OutputTail::default();
     let mut buffer = vec![0; 256 << 10];
     let (mut is_open, mut is_gone) = (true, false);
     while is_open && !is_gone {
@@ -119,18 +119,18 @@ fn keep(output: &OwnedFd, lives: &OwnedFd, printed: OwnedFd) {
     if !is_gone {
         let _ = rustix::io::retry_on_intr(|| rustix::io::read(lives.as_fd(), &mut [0; 1]));
     }
-    // Who can't be written to is no reason to let the command wait, or end it.
-    print(stdout, &tail.bytes());
+    // An output that can't be written to is no reason to let the command wait, or to end it.
+    print_bytes(stdout, &tail.bytes());
     drop((printed, tail));
     while is_open {
         match rustix::io::retry_on_intr(|| rustix::io::read(output.as_fd(), &mut buffer)) {
             Ok(0) | Err(_) => is_open = false,
-            Ok(n) => print(stdout, &buffer[..n]),
+            Ok(n) => print_bytes(stdout, &buffer[..n]),
         }
     }
 }
 
-fn print(to: BorrowedFd<'_>, mut bytes: &[u8]) {
+fn print_bytes(to: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match rustix::io::retry_on_intr(|| rustix::io::write(to, bytes)) {
             Ok(n) => bytes = &bytes[n..],

@@ -1,11 +1,11 @@
-//! What a child counts as its own memory before it is the command.
+//! Keeps quell's memory out of a child that becomes a command.
 
 use std::path::Path;
 
 use quell_host::maps;
 
-/// What the kernel calls the mapping of a BPF map (kernel/bpf/syscall.c, Linux 5.15 to 6.18).
-const BUFFERS: &str = "anon_inode:bpf-map";
+/// The kernel's name for the mapping of a BPF map (kernel/bpf/syscall.c, Linux 5.15 to 6.18).
+const BPF_MAP_MAPPING: &str = "anon_inode:bpf-map";
 
 /// Keeps the probe's buffers, over 100 MB, out of children.
 ///
@@ -18,7 +18,7 @@ pub(super) fn leave_buffers_out() {
     };
     for one in mappings
         .iter()
-        .filter(|m| m.path.as_deref() == Some(Path::new(BUFFERS)))
+        .filter(|m| m.path.as_deref() == Some(Path::new(BPF_MAP_MAPPING)))
     {
         let length = usize::try_from(one.end - one.start).unwrap_or(0);
         // SAFETY: MADV_DONTFORK changes nothing in this process, and no child uses them: it has only the code up to

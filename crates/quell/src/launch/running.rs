@@ -11,17 +11,17 @@ use super::{Reader, Whose, early_end, signals, tree};
 use crate::prove::failed::Interrupted;
 
 /// How long a command may take to end after quell was asked to stop.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take before that is said.
-const SILENCE: Duration = Duration::from_secs(1);
+const MAX_STOP_WAIT: Duration = Duration::from_secs(5);
+/// How long quell waits for that before it says so.
+const SILENT_WAIT: Duration = Duration::from_secs(1);
 /// How long SIGTERM has before SIGKILL follows.
-const GRACE: Duration = Duration::from_secs(2);
+const TERM_GRACE: Duration = Duration::from_secs(2);
 /// Signals closer together than this are one request: timeout(1) signals its child and its group.
-const SAME: Duration = Duration::from_millis(200);
+const SAME_REQUEST_TIME: Duration = Duration::from_millis(200);
 /// How long SIGKILL has, which only a process in uninterruptible sleep needs.
-const LAST: Duration = Duration::from_secs(10);
+const MAX_KILL_WAIT: Duration = Duration::from_secs(10);
 /// How often quell looks whether descendants that are not its children have ended.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A command that was released.
 pub(crate) struct Running {
@@ -42,7 +42,7 @@ pub(crate) struct Running {
 }
 
 /// Processes, for a message.
-fn names(of: &[tree::Process]) -> String {
+fn process_list(of: &[tree::Process]) -> String {
     let list: Vec<_> = of
         .iter()
         .map(|p| format!("{} ({})", p.comm, p.pid))
@@ -56,13 +56,13 @@ impl Running {
         self.pid
     }
 
-    /// Of a child that is about to be released.
+    /// The command of a child that is about to be released.
     pub(super) fn new(pid: u32, reader: Option<Reader>, whose: Whose) -> anyhow::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let raw = raw.context("starting the command: no pid")?;
         let fd = pidfd_open(raw, PidfdFlags::empty())
             .with_context(|| format!("watching process {pid} (pidfd_open)"))?;
-        // One that came before this command was there is not for it.
+        // A signal that came before this command was there is not for it.
         let _ = signals::take_unshared();
         Ok(Self {
             pid,
@@ -72,7 +72,7 @@ impl Running {
             reader,
             whose,
             ended: None,
-            seen: signals::count(),
+            seen: signals::signal_count(),
             asked: None,
             said: false,
         })
@@ -81,17 +81,17 @@ impl Running {
     /// How it ended, if it has. Doesn't wait.
     pub(crate) fn try_wait(&mut self) -> anyhow::Result<Option<Ended>> {
         self.answer_signals()?;
-        self.reap(libc::WNOHANG)?;
+        self.reap_command(libc::WNOHANG)?;
         Ok(self.ended)
     }
 
     /// The signal by which quell has to end and leave the command to itself, if it is the user's.
-    pub(crate) fn left(&self) -> Option<i32> {
-        signals::leaving().filter(|_| self.whose == Whose::Users && self.ended.is_none())
+    pub(crate) fn leave_signal(&self) -> Option<i32> {
+        signals::leave_signal().filter(|_| self.whose == Whose::Users && self.ended.is_none())
     }
 
     /// Whether it has not ended yet, as far as is known.
-    pub(crate) fn runs(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.ended.is_none()
     }
 
@@ -102,7 +102,7 @@ impl Running {
             if let Some(ended) = self.try_wait()? {
                 return Ok(Some(ended));
             }
-            if self.left().is_some() {
+            if self.leave_signal().is_some() {
                 return Ok(None);
             }
             let now = Instant::now();
@@ -110,7 +110,11 @@ impl Running {
             if left.is_zero() {
                 return Ok(None);
             }
-            let next = if self.said { PATIENCE } else { SILENCE };
+            let next = if self.said {
+                MAX_STOP_WAIT
+            } else {
+                SILENT_WAIT
+            };
             let is_patient = self.whose == Whose::Users && self.said;
             let patience = self
                 .asked
@@ -130,7 +134,7 @@ impl Running {
             if let Some(ended) = self.wait_timeout(Duration::from_secs(3600))? {
                 return Ok(ended);
             }
-            if let Some(signal) = self.left() {
+            if let Some(signal) = self.leave_signal() {
                 return Err(Interrupted(signal).into());
             }
         }
@@ -141,11 +145,13 @@ impl Running {
         tree::reap_orphans();
         let all = tree::descendants(self.pid, self.since);
         // The watcher of a command that was started by `quell run` ends with it, at once.
-        let all = all.into_iter().filter(|p| p.comm != early_end::NAME);
+        let all = all
+            .into_iter()
+            .filter(|p| p.comm != early_end::WATCHER_NAME);
         all.map(|p| (p.pid, p.comm)).collect()
     }
 
-    /// What it has written so far, the last 8 MiB of it; all of it once it has ended. Nothing
+    /// The output so far, or the last 8 MiB of it; all of it once the command has ended. It is empty
     /// unless the output is captured.
     pub(crate) fn output(&self) -> Vec<u8> {
         match &self.reader {
@@ -154,28 +160,28 @@ impl Running {
         }
     }
 
-    /// Has what it has written printed, and from now on all that it writes, where that was kept for it.
+    /// Has the kept output printed, and from now on all output at once, where output was kept.
     pub(crate) fn print_output(&mut self) {
         self.reader
             .take_if(|reader| matches!(reader, Reader::Beside { .. }));
     }
 
-    /// Stops it and all its descendants: SIGTERM, 2 seconds, SIGKILL. Also what it left behind, if
-    /// it has ended.
+    /// Stops it and all its descendants: SIGTERM, 2 seconds, SIGKILL. Stops also the processes that it left
+    /// behind, if it has ended.
     pub(crate) fn stop(&mut self) -> anyhow::Result<Ended> {
-        self.stop_within(GRACE)
+        self.stop_within(TERM_GRACE)
     }
 
     /// As [`Running::stop`], with another time between SIGTERM and SIGKILL.
     pub(crate) fn stop_within(&mut self, grace: Duration) -> anyhow::Result<Ended> {
         self.signal_all(Signal::TERM);
         if !self.all_gone(grace)? {
-            let end = Instant::now() + LAST;
-            // Again and again: what forks faster than it is found must lose.
+            let end = Instant::now() + MAX_KILL_WAIT;
+            // This is repeated, so that processes that fork faster than they are found lose in the end.
             while Instant::now() < end {
                 self.signal_all(Signal::KILL);
-                tree::kill_orphans(self.since, LOOK);
-                if self.all_gone(LOOK)? {
+                tree::kill_orphans(self.since, LOOK_INTERVAL);
+                if self.all_gone(LOOK_INTERVAL)? {
                     break;
                 }
             }
@@ -186,7 +192,7 @@ impl Running {
                 "stopping process {}: {} that it started do not end, even by SIGKILL: {}",
                 self.pid,
                 left.len(),
-                names(&left)
+                process_list(&left)
             ),
             Some(ended) => Ok(ended),
             None => bail!(
@@ -196,9 +202,9 @@ impl Running {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal_command(&self, signal: Signal) {
         if self.ended.is_none() {
-            // It may have ended: a descriptor can't mean anybody else.
+            // It may have ended, but the descriptor can't mean another process.
             let _ = pidfd_send_signal(&self.fd, signal);
         }
     }
@@ -206,15 +212,15 @@ impl Running {
     fn signal_all(&self, signal: Signal) {
         // Listed first: the children of a process that ends change parents.
         let others = tree::descendants(self.pid, self.since);
-        self.signal(signal);
-        others.iter().for_each(|p| tree::signal(p, signal));
+        self.signal_command(signal);
+        others.iter().for_each(|p| tree::signal_process(p, signal));
     }
 
     /// Waits until the command and all its descendants have ended, or the time is over.
     fn all_gone(&mut self, time: Duration) -> anyhow::Result<bool> {
         let end = Instant::now() + time;
         loop {
-            self.reap(libc::WNOHANG)?;
+            self.reap_command(libc::WNOHANG)?;
             tree::reap_orphans();
             if self.ended.is_some() && tree::descendants(self.pid, self.since).is_empty() {
                 // Those that ended just now.
@@ -224,30 +230,32 @@ impl Running {
             if Instant::now() >= end {
                 return Ok(false);
             }
-            signals::poll(self.ended.is_none().then(|| self.fd.as_fd()), LOOK)?;
+            signals::poll(self.ended.is_none().then(|| self.fd.as_fd()), LOOK_INTERVAL)?;
         }
     }
 
-    /// Hands on what was sent to quell alone, and stops a command of quell's when patience ends.
+    /// Hands on signals that were sent to quell alone, and stops a command of quell's when it takes too long to end.
     fn answer_signals(&mut self) -> anyhow::Result<()> {
         tree::reap_orphans();
         if self.ended.is_some() {
             return Ok(());
         }
-        let count = signals::count();
+        let count = signals::signal_count();
         let mut again = false;
         if count > self.seen {
             self.seen = count;
-            if self.left().is_some() {
+            if self.leave_signal().is_some() {
                 return Ok(());
             }
             if let Some(signal) = signals::take_unshared().and_then(Signal::from_named_raw) {
-                self.signal(signal);
+                self.signal_command(signal);
             }
-            again = self.asked.is_some_and(|at| at.elapsed() > SAME);
+            again = self
+                .asked
+                .is_some_and(|at| at.elapsed() > SAME_REQUEST_TIME);
             self.asked.get_or_insert_with(Instant::now);
         }
-        let silent = !self.said && self.asked.is_some_and(|at| at.elapsed() >= SILENCE);
+        let silent = !self.said && self.asked.is_some_and(|at| at.elapsed() >= SILENT_WAIT);
         if self.whose == Whose::Users {
             if silent {
                 self.said = true;
@@ -256,20 +264,20 @@ impl Running {
                     self.pid
                 );
             }
-        } else if again || self.asked.is_some_and(|at| at.elapsed() >= PATIENCE) {
+        } else if again || self.asked.is_some_and(|at| at.elapsed() >= MAX_STOP_WAIT) {
             self.stop()?;
         } else if silent {
             self.said = true;
             say!(
                 "quell: waiting for process {} to end, {} s at most; another signal stops it now",
                 self.pid,
-                PATIENCE.as_secs()
+                MAX_STOP_WAIT.as_secs()
             );
         }
         Ok(())
     }
 
-    fn reap(&mut self, flags: i32) -> anyhow::Result<()> {
+    fn reap_command(&mut self, flags: i32) -> anyhow::Result<()> {
         if self.ended.is_some() {
             return Ok(());
         }
@@ -295,7 +303,7 @@ impl Running {
                 status: Status::from_wait(word),
                 usage: Usage::new(&usage, self.started.elapsed()),
             });
-            tree::awaited(self.pid);
+            tree::forget_child(self.pid);
             if let Some(Reader::Here(capture)) = &mut self.reader {
                 capture.finish();
             }
@@ -307,14 +315,14 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.whose == Whose::Quells {
-            // Where an error left it alone; and what it left behind.
+            // An error may have left it alone, and it may have left processes behind.
             if (self.ended.is_none() || !self.leftovers().is_empty())
                 && let Err(err) = self.stop()
             {
                 say!("quell: {err:#}");
             }
         } else if self.ended.is_none()
-            && self.left().is_none()
+            && self.leave_signal().is_none()
             && let Ok(ended) = self.wait()
         {
             // Where an error or a panic gives quell another status than the command's.

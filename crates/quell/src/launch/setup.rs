@@ -1,11 +1,11 @@
-//! What is different for a command from quell's own environment, laid out so that a child between fork
+//! The changes for a command to quell's own environment, laid out so that a child between fork
 //! and exec only has to make system calls.
 
 use std::ffi::OsString;
 
 use quell_remedy::{Numa, Start};
 
-/// What a plan changes for a command.
+/// The changes that a plan makes for a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
     /// Added to quell's own environment.
@@ -31,8 +31,8 @@ pub(super) enum Action {
     Memory(i32, Vec<u64>),
 }
 
-/// Bits of numbers, as the kernel takes them: words of the machine, the lowest first.
-fn mask(numbers: &[u32]) -> Vec<u64> {
+/// A mask with the bits of these numbers, as the kernel takes it: words of the machine, the lowest first.
+fn bit_mask(numbers: &[u32]) -> Vec<u64> {
     let most = numbers.iter().max().copied().unwrap_or(0) as usize;
     let mut words = vec![0; most / 64 + 1];
     for number in numbers {
@@ -51,27 +51,29 @@ const MPOL_INTERLEAVE: i32 = 3;
 const MPOL_LOCAL: i32 = 4;
 
 impl Action {
-    pub(super) fn of(start: &Start) -> Self {
+    pub(super) fn from_start(start: &Start) -> Self {
         match start {
             Start::ThpNever => Action::Prctl(PR_SET_THP_DISABLE, 1),
             Start::Ksm { merge } => Action::Prctl(PR_SET_MEMORY_MERGE, u64::from(*merge)),
             Start::TimerSlack { ns } => Action::Prctl(PR_SET_TIMERSLACK, *ns),
-            Start::Cpus(list) => Action::Affinity(mask(list.numbers())),
+            Start::Cpus(list) => Action::Affinity(bit_mask(list.numbers())),
             Start::Numa(numa) => match numa {
                 Numa::Local => Action::Memory(MPOL_LOCAL, Vec::new()),
-                Numa::Bind(nodes) => Action::Memory(MPOL_BIND, mask(nodes.numbers())),
-                Numa::Interleave(nodes) => Action::Memory(MPOL_INTERLEAVE, mask(nodes.numbers())),
-                Numa::Preferred(node) => Action::Memory(MPOL_PREFERRED, mask(&[*node])),
+                Numa::Bind(nodes) => Action::Memory(MPOL_BIND, bit_mask(nodes.numbers())),
+                Numa::Interleave(nodes) => {
+                    Action::Memory(MPOL_INTERLEAVE, bit_mask(nodes.numbers()))
+                }
+                Numa::Preferred(node) => Action::Memory(MPOL_PREFERRED, bit_mask(&[*node])),
             },
         }
     }
 
-    /// Does it to this process; errno if it can't be done.
+    /// Makes the system call for this process; errno if it fails.
     ///
     /// # Safety
     ///
     /// Async-signal-safe, for a child between fork and exec.
-    pub(super) unsafe fn act(&self) -> Result<(), i32> {
+    pub(super) unsafe fn do_to_self(&self) -> Result<(), i32> {
         // SAFETY: system calls only, on memory that is laid out; the lengths are those of the masks. The
         // kernel takes a mask of nodes by bits and reads one less than it is told (mm/mempolicy.c).
         let done = unsafe {
@@ -113,8 +115,8 @@ mod tests {
     /// Check the words of a mask.
     #[test]
     fn masks() {
-        assert_eq!(mask(&[0, 2]), [5]);
-        assert_eq!(mask(&[64]), [0, 1]);
-        assert_eq!(mask(&[]), [0]);
+        assert_eq!(bit_mask(&[0, 2]), [5]);
+        assert_eq!(bit_mask(&[64]), [0, 1]);
+        assert_eq!(bit_mask(&[]), [0]);
     }
 }

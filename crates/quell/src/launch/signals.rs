@@ -1,7 +1,7 @@
 //! Ctrl-C and its kin: noted by a handler, answered by whoever waits.
 //!
 //! quell must finish its output whatever interrupts it, so the handlers only note the signal and
-//! wake a poll. What follows from it is decided where a command is waited for ([`super::Running`])
+//! wake a poll. The consequence is decided where a command is waited for ([`super::Running`])
 //! or where quell sleeps ([`sleep`]).
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd as _};
@@ -13,41 +13,45 @@ use anyhow::Context as _;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 
 /// The signals that ask quell to stop.
-pub(super) const ASKED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+pub(super) const STOP_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The first signal that came, or 0.
-static FIRST: AtomicI32 = AtomicI32::new(0);
+static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// The first SIGTERM or SIGHUP that came, or 0.
-static LEAVE: AtomicI32 = AtomicI32::new(0);
-/// How many came.
-static COUNT: AtomicU32 = AtomicU32::new(0);
-/// The last one that was sent to quell alone, so that the command has not had it; or 0.
-static UNSHARED: AtomicI32 = AtomicI32::new(0);
+static LEAVE_SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// How many signals came.
+static SIGNAL_COUNT: AtomicU32 = AtomicU32::new(0);
+/// The last signal that was sent to quell alone, so that the command has not had it; or 0.
+static UNSHARED_SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// The eventfd that the handler writes to, or -1.
-static WAKE: AtomicI32 = AtomicI32::new(-1);
+static WAKE_FD: AtomicI32 = AtomicI32::new(-1);
 /// Whether SIGINT and SIGHUP were ignored when quell was started, as `&` in a script and nohup do.
 static INT_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 static HUP_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
-static INSTALLED: Mutex<bool> = Mutex::new(false);
+static HANDLERS_INSTALLED: Mutex<bool> = Mutex::new(false);
 
-extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+extern "C" fn note_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: only what signal-safety(7) allows: atomics, write(2), and errno kept as it was.
     // The kernel hands a SA_SIGINFO handler a valid siginfo.
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;
-        let _ = FIRST.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = FIRST_SIGNAL.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
         if signal == libc::SIGTERM || signal == libc::SIGHUP {
-            let _ = LEAVE.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = LEAVE_SIGNAL.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
         }
         // The terminal sends to the whole foreground group, the command included, as the kernel.
         let from_terminal = !info.is_null() && (*info).si_code == libc::SI_KERNEL;
         if !from_terminal {
-            UNSHARED.store(signal, Ordering::Relaxed);
+            UNSHARED_SIGNAL.store(signal, Ordering::Relaxed);
         }
-        COUNT.fetch_add(1, Ordering::Release);
+        SIGNAL_COUNT.fetch_add(1, Ordering::Release);
         let one = 1_u64.to_ne_bytes();
-        libc::write(WAKE.load(Ordering::Relaxed), one.as_ptr().cast(), one.len());
+        libc::write(
+            WAKE_FD.load(Ordering::Relaxed),
+            one.as_ptr().cast(),
+            one.len(),
+        );
         *errno = kept;
     }
 }
@@ -56,15 +60,17 @@ extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
 /// taken also where a script's `&` made it ignored, so that `kill -INT` ends a recording, as it
 /// does with perf.
 pub(crate) fn install() -> anyhow::Result<()> {
-    let mut done = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut done = HANDLERS_INSTALLED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if *done {
         return Ok(());
     }
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .context("making an eventfd for signals")?;
     // Never closed: the handler may write to it until the very end.
-    WAKE.store(wake.into_raw_fd(), Ordering::Relaxed);
-    for signal in ASKED {
+    WAKE_FD.store(wake.into_raw_fd(), Ordering::Relaxed);
+    for signal in STOP_SIGNALS {
         let ignored = is_ignored(signal);
         match signal {
             libc::SIGINT => INT_WAS_IGNORED.store(ignored, Ordering::Relaxed),
@@ -74,7 +80,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
         if signal == libc::SIGHUP && ignored {
             continue;
         }
-        take(signal)?;
+        take_over(signal)?;
     }
     *done = true;
     Ok(())
@@ -87,7 +93,7 @@ pub(crate) fn install_quit() -> anyhow::Result<()> {
     if is_ignored(libc::SIGQUIT) {
         return Ok(());
     }
-    take(libc::SIGQUIT)
+    take_over(libc::SIGQUIT)
 }
 
 fn is_ignored(signal: i32) -> bool {
@@ -99,11 +105,11 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-fn take(signal: i32) -> anyhow::Result<()> {
+fn take_over(signal: i32) -> anyhow::Result<()> {
     // SAFETY: plain sigaction(2) with a zeroed struct filled in; the handler is async-signal-safe.
     let done = unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = note as *const () as usize;
+        new.sa_sigaction = note_signal as *const () as usize;
         new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigemptyset(&raw mut new.sa_mask);
         libc::sigaction(signal, &raw const new, std::ptr::null_mut())
@@ -117,7 +123,7 @@ fn take(signal: i32) -> anyhow::Result<()> {
 
 /// The first signal that asked quell to stop.
 pub(crate) fn interrupted() -> Option<i32> {
-    match FIRST.load(Ordering::Acquire) {
+    match FIRST_SIGNAL.load(Ordering::Acquire) {
         0 => None,
         signal => Some(signal),
     }
@@ -125,8 +131,8 @@ pub(crate) fn interrupted() -> Option<i32> {
 
 /// The first signal that asked quell to end, and not the user's command: SIGTERM or SIGHUP. None where quell is a
 /// container's first process, with which all others end.
-pub(crate) fn leaving() -> Option<i32> {
-    match LEAVE.load(Ordering::Acquire) {
+pub(crate) fn leave_signal() -> Option<i32> {
+    match LEAVE_SIGNAL.load(Ordering::Acquire) {
         0 => None,
         _ if rustix::process::getpid().is_init() => None,
         signal => Some(signal),
@@ -134,8 +140,8 @@ pub(crate) fn leaving() -> Option<i32> {
 }
 
 /// How many signals asked quell to stop.
-pub(super) fn count() -> u32 {
-    COUNT.load(Ordering::Acquire)
+pub(super) fn signal_count() -> u32 {
+    SIGNAL_COUNT.load(Ordering::Acquire)
 }
 
 /// Whether a signal's disposition was "ignore" when quell was started: the command inherits that.
@@ -149,7 +155,7 @@ pub(super) fn was_ignored(signal: i32) -> bool {
 
 /// A signal that was sent to quell alone and is to be handed on; each only once.
 pub(super) fn take_unshared() -> Option<i32> {
-    match UNSHARED.swap(0, Ordering::AcqRel) {
+    match UNSHARED_SIGNAL.swap(0, Ordering::AcqRel) {
         0 => None,
         // A command that ignores INT, because quell was started by `&`, is asked by TERM.
         libc::SIGINT if was_ignored(libc::SIGINT) => Some(libc::SIGTERM),
@@ -159,7 +165,7 @@ pub(super) fn take_unshared() -> Option<i32> {
 
 /// Readable once a signal came since [`clear`]; nothing before [`install`].
 fn wake_fd() -> Option<BorrowedFd<'static>> {
-    let fd = WAKE.load(Ordering::Relaxed);
+    let fd = WAKE_FD.load(Ordering::Relaxed);
     // SAFETY: the descriptor is never closed once it is stored.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
@@ -167,7 +173,7 @@ fn wake_fd() -> Option<BorrowedFd<'static>> {
 /// Waits until `fd` is readable, a signal comes, or the time is over. True if `fd` is readable.
 pub(crate) fn poll(fd: Option<BorrowedFd<'_>>, timeout: Duration) -> anyhow::Result<bool> {
     let mut fds = Vec::with_capacity(2);
-    // Behind nothing else, so that the index says which it is.
+    // It comes first, so that its index is known.
     if let Some(fd) = &fd {
         fds.push(PollFd::new(fd, PollFlags::IN));
     }

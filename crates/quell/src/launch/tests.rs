@@ -27,7 +27,7 @@ fn start(argv: &[&str], env: &[(&str, &str)]) -> anyhow::Result<Running> {
         output: Output::Capture,
         whose: Whose::Quells,
     };
-    hold(&spec)?.release()
+    hold_command(&spec)?.release()
 }
 
 /// Check that a held command has not begun, and begins with the environment given.
@@ -37,7 +37,7 @@ fn holds() {
     let dir = tempfile::tempdir().unwrap();
     let mark = dir.path().join("mark");
     let argv = ["touch".into(), mark.clone().into_os_string()];
-    let held = hold(&Spec {
+    let held = hold_command(&Spec {
         argv: &argv,
         setup: Setup::NONE,
         output: Output::Capture,
@@ -64,7 +64,7 @@ fn holds() {
 fn drops() {
     let _one = alone();
     let argv = ["sleep".into(), "100".into()];
-    let held = hold(&Spec {
+    let held = hold_command(&Spec {
         argv: &argv,
         setup: Setup::NONE,
         output: Output::Capture,
@@ -186,7 +186,7 @@ fn timeout() {
         output: Output::Capture,
         whose: Whose::Quells,
     };
-    let held = hold(&spec).unwrap();
+    let held = hold_command(&spec).unwrap();
     let pid = held.pid();
     let mut run = held.release().unwrap();
     let waited = run.wait_timeout(Duration::from_millis(50)).unwrap();

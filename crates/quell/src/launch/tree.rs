@@ -31,7 +31,7 @@ struct Children {
     before: Option<HashSet<(u32, u64)>>,
 }
 
-static CHILDREN: Mutex<Children> = Mutex::new(Children {
+static OWN_CHILDREN: Mutex<Children> = Mutex::new(Children {
     awaited: Vec::new(),
     before: None,
 });
@@ -44,18 +44,18 @@ impl Children {
     }
 }
 
-fn children() -> std::sync::MutexGuard<'static, Children> {
-    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_children() -> std::sync::MutexGuard<'static, Children> {
+    OWN_CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes quell the parent of its commands' orphans.
 pub(super) fn adopt_orphans() -> anyhow::Result<()> {
-    let mut children = children();
+    let mut children = lock_children();
     if children.before.is_some() {
         return Ok(());
     }
     let own = std::process::id();
-    let all = table().into_iter().filter(|p| p.ppid == own);
+    let all = all_processes().into_iter().filter(|p| p.ppid == own);
     children.before = Some(all.map(|p| (p.process.pid, p.process.start)).collect());
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("becoming the parent of the command's orphans (PR_SET_CHILD_SUBREAPER)")
@@ -63,12 +63,12 @@ pub(super) fn adopt_orphans() -> anyhow::Result<()> {
 
 /// From now on, `pid` is waited for by its id.
 pub(super) fn await_child(pid: u32) {
-    children().awaited.push(pid);
+    lock_children().awaited.push(pid);
 }
 
-/// `pid` was waited for.
-pub(super) fn awaited(pid: u32) {
-    children().awaited.retain(|p| *p != pid);
+/// `pid` has been waited for.
+pub(super) fn forget_child(pid: u32) {
+    lock_children().awaited.retain(|p| *p != pid);
 }
 
 struct Entry {
@@ -77,13 +77,13 @@ struct Entry {
     dead: bool,
 }
 
-/// Every process there is. What ends while this is read is left out.
-fn table() -> Vec<Entry> {
+/// Every process there is. Processes that end while this is read are left out.
+fn all_processes() -> Vec<Entry> {
     let pids = Proc::new("/").pids().unwrap_or_default();
-    pids.into_iter().filter_map(entry).collect()
+    pids.into_iter().filter_map(process_entry).collect()
 }
 
-fn entry(pid: u32) -> Option<Entry> {
+fn process_entry(pid: u32) -> Option<Entry> {
     let stat = Proc::new("/").stat(pid).ok()?;
     Some(Entry {
         dead: stat.has_ended(),
@@ -101,8 +101,8 @@ pub(super) fn start_of(pid: u32) -> Option<u64> {
     Proc::new(Path::new("/")).stat(pid).ok().map(|s| s.start)
 }
 
-/// How often it is looked again where all that was seen has ended, and may have left a child meanwhile.
-const ROUNDS: usize = 1000;
+/// How often the descendants are looked for again where all that were seen have ended, and may have left a child meanwhile.
+const MAX_LOOKS: usize = 1000;
 
 /// The descendants of `root`, without itself, and the orphans that quell got since `since`, with
 /// theirs: all that are alive. Empty only if there is none.
@@ -111,9 +111,9 @@ const ROUNDS: usize = 1000;
 /// once, and stays in the list of its children until it is waited for: while any descendant lives, the list has one.
 pub(super) fn descendants(root: u32, since: u64) -> Vec<Process> {
     let mut found = Vec::new();
-    for _ in 0..ROUNDS {
-        found = walk(root, since);
-        let orphans = orphans(since);
+    for _ in 0..MAX_LOOKS {
+        found = walk_descendants(root, since);
+        let orphans = list_orphans(since);
         let is_new = |p: &Process| p.pid != root && !found.iter().any(|f: &Process| f.pid == p.pid);
         let more = orphans.iter().filter(|o| !o.dead).map(|o| &o.process);
         let more: Vec<Process> = more.filter(|p| is_new(p)).cloned().collect();
@@ -126,10 +126,10 @@ pub(super) fn descendants(root: u32, since: u64) -> Vec<Process> {
     found
 }
 
-fn walk(root: u32, since: u64) -> Vec<Process> {
+fn walk_descendants(root: u32, since: u64) -> Vec<Process> {
     let own = std::process::id();
-    let children = children();
-    let mut rest = table();
+    let children = lock_children();
+    let mut rest = all_processes();
     let mut found: Vec<Process> = Vec::new();
     let mut parents: HashSet<u32> = HashSet::from([root]);
     loop {
@@ -150,18 +150,18 @@ fn walk(root: u32, since: u64) -> Vec<Process> {
 }
 
 /// The orphans that quell got since `since`, and has not waited for: those too that have ended.
-fn orphans(since: u64) -> Vec<Entry> {
+fn list_orphans(since: u64) -> Vec<Entry> {
     let own = std::process::id();
-    let children = children();
+    let children = lock_children();
     // Orphans come to the first thread (kernel/exit.c: find_new_reaper()).
     let listed = std::fs::read_to_string(format!("/proc/self/task/{own}/children"));
     let all = match listed {
         Ok(list) => list
             .split_ascii_whitespace()
-            .filter_map(|pid| entry(pid.parse().ok()?))
+            .filter_map(|pid| process_entry(pid.parse().ok()?))
             .collect(),
         // A kernel without CONFIG_PROC_CHILDREN.
-        Err(_) => table(),
+        Err(_) => all_processes(),
     };
     let ours =
         |p: &Entry| p.ppid == own && p.process.start >= since && children.is_orphan(&p.process);
@@ -173,7 +173,7 @@ fn orphans(since: u64) -> Vec<Entry> {
 pub(super) fn kill_orphans(since: u64, time: Duration) {
     let end = Instant::now() + time;
     loop {
-        let orphans = orphans(since);
+        let orphans = list_orphans(since);
         for one in orphans.iter().filter(|o| !o.dead) {
             let Ok(pid) = i32::try_from(one.process.pid) else {
                 continue;
@@ -196,11 +196,11 @@ pub(super) fn reap_orphans() {
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         libc::waitid(libc::P_ALL, 0, &raw mut info, flags) == 0 && info.si_pid() != 0
     };
-    // Which is what most calls find.
+    // Most calls find no ended child.
     if !has_ended {
         return;
     }
-    for one in orphans(0).iter().filter(|o| o.dead) {
+    for one in list_orphans(0).iter().filter(|o| o.dead) {
         if let Ok(pid) = i32::try_from(one.process.pid) {
             // SAFETY: waitpid(2) for a zombie child; no status is asked for.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
@@ -210,14 +210,14 @@ pub(super) fn reap_orphans() {
 
 /// Sends a signal, but never to a later process with the same id: a descriptor holds on to one
 /// process (pidfd_open(2)), and the start time says that it is the right one.
-pub(super) fn signal(process: &Process, signal: Signal) {
+pub(super) fn signal_process(process: &Process, signal: Signal) {
     let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
     let Some(pid) = pid else { return };
     let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else {
         return;
     };
     if start_of(process.pid) == Some(process.start) {
-        // It may have ended, which is what was wanted.
+        // It may have ended, and then the signal is not needed.
         let _ = pidfd_send_signal(fd, signal);
     }
 }

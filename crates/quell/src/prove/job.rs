@@ -360,7 +360,7 @@ fn start_command(
     setup: &Setup,
     watcher: Option<&mut dyn RunWatcher>,
 ) -> anyhow::Result<Running> {
-    let held = launch::hold(&Spec {
+    let held = launch::hold_command(&Spec {
         argv,
         setup,
         output: Output::Capture,

@@ -81,7 +81,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
     // The file is checked before hours of runs, and written after them.
     let save = args.save.as_deref().map(|path| Replace::new(Some(path)));
     let save = save.transpose()?;
-    launch::check(&args.command)?;
+    launch::check_command(&args.command)?;
     launch::signals::install()?;
     // An observed run or a warm-up, a warm-up with the plan, the pairs, and a pair for the account.
     let progress = RunProgress::new(4 + 2 * looks.first());
