@@ -1,7 +1,7 @@
 //! The clock events that take the samples: one on each CPU that is online, also on those that come later.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 use std::path::Path;
 
 use libbpf_rs::{Link, Object};
@@ -15,16 +15,10 @@ const PERF_TYPE_SOFTWARE: u32 = 1;
 /// A timer of the CPU, which virtual machines have as well.
 const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
 
-/// The event of one CPU, which ticks until it is dropped.
-struct ClockEvent {
-    // Fields are dropped in this order: the link goes first.
-    _link: Link,
-    _event: OwnedFd,
-}
-
 /// The events of all CPUs.
 pub(super) struct ClockEvents {
-    events: BTreeMap<u32, ClockEvent>,
+    /// The link of a CPU's event to the program. Its event ends with it.
+    links: BTreeMap<u32, Link>,
     /// The name of the program that takes the samples.
     program: &'static str,
     period_ns: u64,
@@ -45,7 +39,7 @@ impl ClockEvents {
     /// Starts to sample on every CPU that is online, by this program.
     pub(super) fn start(object: &mut Object, name: &'static str, period_ns: u64) -> Result<Self> {
         let mut clock = Self {
-            events: BTreeMap::new(),
+            links: BTreeMap::new(),
             program: name,
             period_ns,
             stopped: false,
@@ -65,11 +59,10 @@ impl ClockEvents {
         let link = program
             .attach_perf_event(event.as_raw_fd())
             .map_err(Error::load("attach the eBPF program that takes samples"))?;
-        let clock_event = ClockEvent {
-            _link: link,
-            _event: event,
-        };
-        self.events.insert(cpu, clock_event);
+        // Now the link owns the event's descriptor and closes it (bpf_link_perf_detach() in libbpf's src/libbpf.c). Closed here too, it
+        // would be closed twice, the second time as whatever another thread has got under its number.
+        let _ = event.into_raw_fd();
+        self.links.insert(cpu, link);
         Ok(())
     }
 
@@ -78,9 +71,9 @@ impl ClockEvents {
         if self.stopped {
             return;
         }
-        let (came, went) = changed_cpus(self.events.keys().copied(), online);
+        let (came, went) = changed_cpus(self.links.keys().copied(), online);
         for cpu in went {
-            self.events.remove(&cpu);
+            self.links.remove(&cpu);
         }
         for cpu in came {
             // A CPU that has gone again meanwhile is tried at the next call.
@@ -91,7 +84,7 @@ impl ClockEvents {
     /// Takes no more samples.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
-        self.events.clear();
+        self.links.clear();
     }
 }
 

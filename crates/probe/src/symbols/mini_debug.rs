@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn packed_is_unpacked() {
         let text: Vec<u8> = (0..400_000u32)
-            .flat_map(|n| (n * n % 1013).to_le_bytes())
+            .flat_map(|n| (n.wrapping_mul(n) % 1013).to_le_bytes())
             .collect();
         for level in ["-0", "-6", "-9"] {
             let Some(packed) = xz("packed_is_unpacked", level, &text) else {
