@@ -1,4 +1,4 @@
-//! The configuration, as TOML: what is not there has the value that is right for most hosts.
+//! The configuration, as TOML. Defaults are right for most hosts.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -8,63 +8,63 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use crate::small;
-use crate::trigger::Rule;
+use crate::small_file;
+use crate::trigger::TriggerRule;
 
-/// All of it.
+/// The whole configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
-    /// Where Prometheus finds `/metrics`; `off`: nowhere.
-    #[serde(deserialize_with = "off_or_address")]
+pub struct AgentConfig {
+    /// Address where Prometheus finds `/metrics`; `off` for none.
+    #[serde(deserialize_with = "deserialize_listen")]
     pub listen: Option<SocketAddr>,
-    /// Whoever scrapes has to say what stands in this file: `Authorization: Bearer TOKEN`.
+    /// File with the token that a scrape has to send: `Authorization: Bearer TOKEN`.
     pub token_file: Option<PathBuf>,
-    /// Scrapes are answered by TLS only, with this certificate (PEM, the chain from the host's own) and key.
+    /// Certificate for scrapes (PEM, the chain from the host's own). With it scrapes are answered by TLS only.
     pub tls_cert: Option<PathBuf>,
-    /// See `tls_cert`.
+    /// The certificate's key.
     pub tls_key: Option<PathBuf>,
-    /// How often is counted, seconds.
+    /// Seconds from one look at the counts to the next.
     pub interval: u64,
-    /// How often `doctor` looks at the machine, seconds; 0: never.
+    /// Seconds from one run of `doctor` to the next; 0 for never.
     pub doctor_interval: u64,
-    /// Whether it is counted how long memory management makes threads sleep, which looks at each switch of a CPU.
+    /// Whether the time is counted that threads sleep because of memory management, for which each switch of a CPU is looked at.
     pub blocked: bool,
-    /// The name of this host; without, the kernel's.
+    /// The name of this host; without it, the kernel's.
     pub host: Option<String>,
-    /// InfluxDB, or what speaks its protocol.
-    pub influx: Option<Influx>,
+    /// InfluxDB, or another server that speaks its protocol.
+    pub influx: Option<InfluxConfig>,
     /// OpenTelemetry.
-    pub otlp: Option<Otlp>,
-    /// When traces are recorded.
-    pub traces: Option<Traces>,
+    pub otlp: Option<OtlpConfig>,
+    /// When traces are recorded; without it, never.
+    pub traces: Option<TraceConfig>,
 }
 
 /// Traces that a rule begins.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Traces {
-    /// Where they are kept.
+pub struct TraceConfig {
+    /// Folder that keeps them.
     pub dir: PathBuf,
-    /// What they may take together, MB: the oldest give way.
+    /// Size that they may have together, MB: the oldest give way.
     pub limit_mb: u64,
-    /// What stays free of the file system, MB, if need be without any trace.
+    /// Space that stays free on the file system, MB, if need be without any trace.
     pub reserve_mb: u64,
-    /// How long each is, seconds.
+    /// Length of a trace, seconds.
     pub seconds: u64,
-    /// What of the time before a trace is kept with it, seconds; 0: nothing.
+    /// Length of the time before a trace whose counts are kept with it, seconds; 0 for none.
     pub look_back: u64,
-    /// After a rule has begun one it is quiet for so many seconds.
+    /// Seconds that a rule is quiet after it has begun a trace.
     pub pause: u64,
-    /// When.
+    /// The rules that begin a trace.
     #[serde(rename = "rule")]
-    pub rules: Vec<Rule>,
+    pub rules: Vec<TriggerRule>,
 }
 
-impl Default for Traces {
+impl Default for TraceConfig {
     fn default() -> Self {
         Self {
-            dir: PathBuf::from(TRACES),
+            dir: PathBuf::from(DEFAULT_TRACE_DIR),
             limit_mb: 512,
             reserve_mb: 1024,
             seconds: 10,
@@ -75,17 +75,17 @@ impl Default for Traces {
     }
 }
 
-/// Where traces are kept if nothing else is said.
-pub const TRACES: &str = "/var/lib/quell/traces";
+/// Folder of traces where the configuration names none.
+pub const DEFAULT_TRACE_DIR: &str = "/var/lib/quell/traces";
 
-impl Traces {
-    /// Whether anything of the time before a trace is kept.
+impl TraceConfig {
+    /// Whether counts from before a trace are kept.
     #[must_use]
     pub fn looks_back(&self) -> bool {
         self.look_back > 0
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check_traces(&self) -> anyhow::Result<()> {
         if !(1..=600).contains(&self.seconds) {
             bail!("traces.seconds = {}: write 1 to 600 seconds", self.seconds);
         }
@@ -107,7 +107,7 @@ impl Traces {
             );
         }
         for rule in &self.rules {
-            if let Some(mistake) = rule.mistake() {
+            if let Some(mistake) = rule.first_mistake() {
                 bail!("traces: {mistake}");
             }
         }
@@ -119,31 +119,31 @@ impl Traces {
     }
 }
 
-/// Where lines go.
+/// The server that lines are pushed to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Influx {
+pub struct InfluxConfig {
     /// `http://HOST:PORT/write?db=NAME`, `https://…`, or `-` for stdout, as Telegraf's execd has it.
     pub to: String,
-    /// InfluxDB 2 asks for `Authorization: Token TOKEN`: the file with it.
+    /// File with InfluxDB 2's token, for `Authorization: Token TOKEN`.
     pub token_file: Option<PathBuf>,
-    /// Who may have signed the server's certificate (PEM); without, those that browsers trust.
+    /// File with the authorities that may have signed the server's certificate (PEM); without it, those that browsers trust.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Where OpenTelemetry's requests go.
+/// The server that OpenTelemetry's requests are pushed to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Otlp {
+pub struct OtlpConfig {
     /// `http://HOST:4318/v1/metrics`, or `https://…`.
     pub to: String,
-    /// A file with `Authorization: Bearer TOKEN`'s token.
+    /// File with the token of `Authorization: Bearer TOKEN`.
     pub token_file: Option<PathBuf>,
-    /// Who may have signed the server's certificate (PEM); without, those that browsers trust.
+    /// File with the authorities that may have signed the server's certificate (PEM); without it, those that browsers trust.
     pub ca_file: Option<PathBuf>,
 }
 
-impl Default for Config {
+impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 9469))),
@@ -161,36 +161,36 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Of a file.
+impl AgentConfig {
+    /// Reads and checks a configuration file.
     ///
     /// # Errors
     ///
-    /// It can't be read, or is not as it should be: the line is told.
+    /// The file can't be read, or has a mistake; the error names the line.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        small::check(path)?;
+        small_file::ensure_small_file(path)?;
         let text =
             std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("in {}", path.display()))
+        Self::from_toml(&text).with_context(|| format!("in {}", path.display()))
     }
 
-    /// Of a text.
+    /// Reads and checks the text of a configuration.
     ///
     /// # Errors
     ///
     /// As [`Self::read`].
-    pub fn parse(text: &str) -> anyhow::Result<Self> {
+    pub fn from_toml(text: &str) -> anyhow::Result<Self> {
         let config: Self = toml::from_str(text)?;
-        config.check()?;
+        config.check_settings()?;
         Ok(config)
     }
 
-    /// Whether all can be done.
+    /// Checks that the settings fit each other and lie within their bounds.
     ///
     /// # Errors
     ///
-    /// A line that says what can't.
-    pub fn check(&self) -> anyhow::Result<()> {
+    /// The first setting that does not, in one line.
+    pub fn check_settings(&self) -> anyhow::Result<()> {
         if !(1..=3600).contains(&self.interval) {
             bail!("interval = {}: write 1 to 3600 seconds", self.interval);
         }
@@ -215,7 +215,7 @@ impl Config {
             bail!("TLS takes both tls_cert and tls_key");
         }
         if let Some(traces) = &self.traces {
-            traces.check()?;
+            traces.check_traces()?;
             if self.interval > 300 && traces.rules.iter().any(|rule| rule.regression.is_some()) {
                 bail!(
                     "interval = {}: a regression is told in slots of 300 seconds",
@@ -230,21 +230,21 @@ impl Config {
             if !is_url(to) && !is_stdout {
                 bail!(
                     "{what}.to = \"{}\": write http://HOST:PORT/PATH or https://…",
-                    shown(to)
+                    url_without_secrets(to)
                 );
             }
         }
         Ok(())
     }
 
-    /// How often is counted.
+    /// Time from one look at the counts to the next.
     #[must_use]
-    pub fn every(&self) -> Duration {
+    pub fn look_interval(&self) -> Duration {
         Duration::from_secs(self.interval)
     }
 }
 
-/// Whether it is `http` or `https`, a host, and a port if one is written.
+/// Whether the text is a URL of `http` or `https` with a host, and a valid port if one is written.
 fn is_url(text: &str) -> bool {
     let Ok(uri) = text.parse::<ureq::http::Uri>() else {
         return false;
@@ -260,20 +260,20 @@ fn is_url(text: &str) -> bool {
         && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
 }
 
-/// An address, or `off`.
-fn off_or_address<'de, D: serde::Deserializer<'de>>(
+/// Reads an address, or `off`, where serde asks for one.
+fn deserialize_listen<'de, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
     let text = String::deserialize(from)?;
-    listen(&text).map_err(serde::de::Error::custom)
+    parse_listen(&text).map_err(serde::de::Error::custom)
 }
 
-/// Where to listen, of `ADDR:PORT` or `off`.
+/// The address to listen at, from `ADDR:PORT`; none for `off`.
 ///
 /// # Errors
 ///
-/// It is neither.
-pub fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
+/// The text is neither.
+pub fn parse_listen(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);
     }
@@ -281,9 +281,9 @@ pub fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
     address.map_err(|_| format!("\"{text}\": write ADDR:PORT, such as 127.0.0.1:9469, or off"))
 }
 
-/// As it may be shown: what is before the server or after the path may be a password.
+/// The part of a URL that may be shown: a password may stand before the server or after the path.
 #[must_use]
-pub fn shown(url: &str) -> &str {
+pub fn url_without_secrets(url: &str) -> &str {
     let url = url.split('?').next().unwrap_or_default();
     match url.rsplit_once('@') {
         Some((_, server)) => server,
@@ -324,12 +324,15 @@ mod tests {
     /// Check that nothing is needed, that what is written counts, and that each mistake is told with its key.
     #[test]
     fn mistakes_are_told() {
-        assert_eq!(Config::parse("").unwrap(), Config::default());
+        assert_eq!(AgentConfig::from_toml("").unwrap(), AgentConfig::default());
         let all = "listen = '[::1]:1'\ninterval = 60\n[influx]\nto = '-'\n[otlp]\nto = 'http://a:4318/v1/metrics'\n\
                    [traces]\nseconds = 5\n[[traces.rule]]\nname = 'storm'\nrate = 1000";
-        assert_eq!(Config::parse(all).unwrap().interval, 60);
-        assert_eq!(Config::parse("listen = 'off'").unwrap().listen, None);
-        let secret = Config::parse("[otlp]\nto = 'ftp://me:secret@a'").unwrap_err();
+        assert_eq!(AgentConfig::from_toml(all).unwrap().interval, 60);
+        assert_eq!(
+            AgentConfig::from_toml("listen = 'off'").unwrap().listen,
+            None
+        );
+        let secret = AgentConfig::from_toml("[otlp]\nto = 'ftp://me:secret@a'").unwrap_err();
         assert!(!format!("{secret:#}").contains("secret"), "{secret:#}");
         let wrong = [
             ("interval = 0", "interval = 0"),
@@ -360,7 +363,7 @@ mod tests {
             ),
         ];
         for (text, told) in wrong {
-            let err = format!("{:#}", Config::parse(text).unwrap_err());
+            let err = format!("{:#}", AgentConfig::from_toml(text).unwrap_err());
             assert!(err.contains(told), "{text}: {err}");
         }
     }

@@ -1,13 +1,13 @@
-//! What is told: families of series, as Prometheus has it, in the order in which they matter.
+//! Figures of a host: families of series, as Prometheus has them, in the order in which they matter.
 
 use quell_event::Histogram;
 
-/// A host has no more series than this, whatever runs on it: in Prometheus' own terms, where each bucket of a histogram is
-/// one.
-pub const MOST_SERIES: usize = 2000;
+/// A host has no more series than this, whatever runs on it. They are counted as Prometheus does, where each bucket of a histogram
+/// is a series.
+pub const MAX_SERIES: usize = 2000;
 
-/// The upper ends of the buckets of times, ns: 1-2-5 from 500 ns to 1 s.
-pub const BOUNDS: [u64; 20] = [
+/// The upper ends of a distribution's buckets, ns: 1-2-5 from 500 ns to 1 s.
+pub const BUCKET_BOUNDS_NS: [u64; 20] = [
     500,
     1_000,
     2_000,
@@ -30,42 +30,43 @@ pub const BOUNDS: [u64; 20] = [
     1_000_000_000,
 ];
 
-/// What a series is at one time.
+/// The value of a series at one time.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// So many since the agent started; never less than before.
+pub enum SeriesValue {
+    /// A count since the agent started; it never falls.
     Count(u64),
-    /// So many ns since the agent started; never less than before. Told in seconds where that is the custom.
+    /// Time in ns since the agent started; it never falls. Formats that count in seconds convert it.
     Nanos(u64),
-    /// How it is now.
-    Now(u64),
-    /// Times since the agent started.
-    Times(Box<Times>),
+    /// The present value, which may fall.
+    Gauge(u64),
+    /// A distribution of times since the agent started.
+    Distribution(Box<TimeDistribution>),
 }
 
 /// A distribution of times.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Times {
-    /// How many lie within each of [`BOUNDS`] and not within the one before, and how many beyond all.
-    pub buckets: [u64; BOUNDS.len() + 1],
-    /// How many.
+pub struct TimeDistribution {
+    /// For each of [`BUCKET_BOUNDS_NS`] the number of times that lie within it and not within the one before; the last is for
+    /// times beyond all.
+    pub buckets: [u64; BUCKET_BOUNDS_NS.len() + 1],
+    /// Number of times.
     pub count: u64,
     /// Their sum, ns.
     pub sum_ns: u64,
-    /// Of those of the last interval, ns: the median, what 99 % and 99.9 % don't exceed, and the largest.
-    pub last: [u64; 4],
+    /// The last interval's median, 99 % and 99.9 % quantiles and maximum, ns.
+    pub last_quantiles_ns: [u64; 4],
 }
 
-impl Times {
-    /// Of all times, and of those of the last interval.
+impl TimeDistribution {
+    /// Takes all times, and those of the last interval for the quantiles.
     ///
-    /// A step of [`Histogram`] that lies across a bound counts as beyond it: bounds are too low by 3 % at most.
+    /// A step of [`Histogram`] that lies across a bound counts as beyond it, so that the bounds are too low by 3 % at most.
     #[must_use]
     pub fn new(all: &Histogram, last: &Histogram) -> Self {
         let mut times = Self {
             count: all.count(),
             sum_ns: all.sum(),
-            last: [
+            last_quantiles_ns: [
                 last.quantile(0.5),
                 last.quantile(0.99),
                 last.quantile(0.999),
@@ -75,10 +76,10 @@ impl Times {
         };
         let mut at = 0;
         for (lowest, n) in all.steps() {
-            // 32 steps an octave
+            // The histogram has 32 steps an octave.
             let width = 1 << lowest.max(32).ilog2().saturating_sub(5);
             let end = lowest + width - 1;
-            while at < BOUNDS.len() && end > BOUNDS[at] {
+            while at < BUCKET_BOUNDS_NS.len() && end > BUCKET_BOUNDS_NS[at] {
                 at += 1;
             }
             times.buckets[at] += n;
@@ -87,29 +88,29 @@ impl Times {
     }
 }
 
-/// One series.
+/// One series: labels and a value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Series {
-    /// What it is told apart by.
+pub struct MetricSeries {
+    /// Labels that distinguish it from the other series of its family.
     pub labels: Vec<(&'static str, String)>,
-    /// What it is.
-    pub value: Value,
-    /// From when it counts, ns since 1970; 0: from the agent's start.
+    /// Its present value.
+    pub value: SeriesValue,
+    /// Start of its counts, ns since 1970; 0 for the agent's start.
     pub since_ns: u64,
 }
 
 /// Series of one name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Family {
-    /// Its name, without a suffix that a form adds, such as `_total`.
+pub struct MetricFamily {
+    /// Its name, without a suffix that a format adds, such as `_total`.
     pub name: &'static str,
-    /// One sentence.
+    /// One sentence that says what its series count.
     pub help: &'static str,
-    /// They.
-    pub series: Vec<Series>,
+    /// The series, in the order in which they were added.
+    pub series: Vec<MetricSeries>,
 }
 
-impl Family {
+impl MetricFamily {
     /// A family without series yet.
     #[must_use]
     pub fn new(name: &'static str, help: &'static str) -> Self {
@@ -120,69 +121,69 @@ impl Family {
         }
     }
 
-    /// With one more.
-    pub fn push(&mut self, labels: &[(&'static str, &str)], value: Value) {
+    /// Adds a series.
+    pub fn push(&mut self, labels: &[(&'static str, &str)], value: SeriesValue) {
         let labels = labels
             .iter()
             .map(|(name, text)| (*name, (*text).to_owned()));
-        self.series.push(Series {
+        self.series.push(MetricSeries {
             labels: labels.collect(),
             value,
             since_ns: 0,
         });
     }
 
-    /// All of its series count from then on, ns since 1970.
+    /// Has all of its series count from this time on, ns since 1970.
     #[must_use]
-    pub fn since(mut self, ns: u64) -> Self {
+    pub fn counted_since(mut self, ns: u64) -> Self {
         self.series.iter_mut().for_each(|s| s.since_ns = ns);
         self
     }
 
-    /// One that has a single series without labels.
+    /// A family that has a single series without labels.
     #[must_use]
-    pub fn one(name: &'static str, help: &'static str, value: Value) -> Self {
+    pub fn with_value(name: &'static str, help: &'static str, value: SeriesValue) -> Self {
         let mut family = Self::new(name, help);
         family.push(&[], value);
         family
     }
 }
 
-/// All that is told at one time.
+/// All figures of a host at one time.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
-    /// When, ns since 1970.
+pub struct HostFigures {
+    /// The time, ns since 1970.
     pub t_ns: u64,
-    /// When the agent started, ns since 1970: from then on counters count.
+    /// The agent's start, from which counters count, ns since 1970.
     pub started_ns: u64,
-    /// In the order in which they matter: the last give way first.
-    pub families: Vec<Family>,
-    /// Series that found no room among [`MOST_SERIES`].
+    /// In the order in which they matter: where there are too many, the last give way.
+    pub families: Vec<MetricFamily>,
+    /// Number of series that exceeded [`MAX_SERIES`] and were left out.
     pub left_out: u64,
 }
 
-/// How many series Prometheus makes of one.
-fn weight(value: &Value) -> usize {
+/// Number of series that Prometheus makes of one value.
+fn prometheus_series(value: &SeriesValue) -> usize {
     match value {
-        Value::Times(times) => times.buckets.len() + 2,
+        SeriesValue::Distribution(times) => times.buckets.len() + 2,
         _ => 1,
     }
 }
 
-impl Figures {
-    /// How many series these are.
+impl HostFigures {
+    /// Number of series, as Prometheus counts them.
     #[must_use]
-    pub fn series(&self) -> usize {
+    pub fn series_count(&self) -> usize {
         let all = self.families.iter().flat_map(|f| &f.series);
-        all.map(|s| weight(&s.value)).sum()
+        all.map(|s| prometheus_series(&s.value)).sum()
     }
 
-    /// Leaves out what is more than `most` series.
-    pub fn bound(&mut self, most: usize) {
+    /// Leaves out series beyond `most`, the least important first, and counts them.
+    pub fn leave_out_beyond(&mut self, most: usize) {
         let mut room = most;
         for family in &mut self.families {
             family.series.retain(|series| {
-                let needs = weight(&series.value);
+                let needs = prometheus_series(&series.value);
                 let fits = needs <= room;
                 if fits {
                     room -= needs;
@@ -202,15 +203,15 @@ mod tests {
 
     use super::*;
 
-    fn figures(sizes: &[usize]) -> Figures {
-        let mut figures = Figures::default();
+    fn figures(sizes: &[usize]) -> HostFigures {
+        let mut figures = HostFigures::default();
         for &n in sizes {
-            let mut family = Family::new("a", "b");
+            let mut family = MetricFamily::new("a", "b");
             for i in 0..n {
                 let value = if i % 3 == 0 {
-                    Value::Times(Box::default())
+                    SeriesValue::Distribution(Box::default())
                 } else {
-                    Value::Count(1)
+                    SeriesValue::Count(1)
                 };
                 family.push(&[("i", &i.to_string())], value);
             }
@@ -224,10 +225,10 @@ mod tests {
         #[test]
         fn series_are_bounded(sizes in prop::collection::vec(0usize..40, 0..8), most in 0usize..400) {
             let mut all = figures(&sizes);
-            let before = all.series();
-            all.bound(most);
-            prop_assert!(all.series() <= most);
-            prop_assert_eq!(all.series() as u64 + all.left_out, before as u64);
+            let before = all.series_count();
+            all.leave_out_beyond(most);
+            prop_assert!(all.series_count() <= most);
+            prop_assert_eq!(all.series_count() as u64 + all.left_out, before as u64);
             if before <= most {
                 prop_assert_eq!(all.left_out, 0);
             }
@@ -238,10 +239,10 @@ mod tests {
         fn times_lie_within_bounds(values in prop::collection::vec(0u64..5_000_000_000, 0..100)) {
             let mut all = Histogram::default();
             values.iter().for_each(|&v| all.record(v));
-            let times = Times::new(&all, &Histogram::default());
+            let times = TimeDistribution::new(&all, &Histogram::default());
             prop_assert_eq!(times.buckets.iter().sum::<u64>(), values.len() as u64);
             let mut within = 0;
-            for (bound, n) in BOUNDS.iter().zip(&times.buckets) {
+            for (bound, n) in BUCKET_BOUNDS_NS.iter().zip(&times.buckets) {
                 within += n;
                 let exact = values.iter().filter(|&&v| v <= *bound).count() as u64;
                 let nearly = values.iter().filter(|&&v| v <= *bound - bound / 31).count() as u64;

@@ -1,16 +1,19 @@
-//! InfluxDB's line protocol: a measurement a family, a point a series.
+//! InfluxDB's line protocol: each family is a measurement, each series a point.
 //!
-//! Fields are integers: `count`, `ns` or `now`, as they are; of times also how many lie within each bound since the agent
-//! started, and the percentiles of the last interval, which that language can't make of bounds.
+//! Fields are integers: `count`, `ns` or `now` as they are. A distribution has the count within each bound since the agent started,
+//! and also the quantiles of the last interval, which InfluxDB can't compute from bounds.
 
 use quell_export::influx::InfluxPoint;
 
-use crate::figures::{BOUNDS, Figures, Value};
+use crate::figures::{BUCKET_BOUNDS_NS, HostFigures, SeriesValue};
 
-/// The lines, with the host's name on each.
+/// The figures as lines, with the host's name on each.
 #[must_use]
-pub fn lines(figures: &Figures, host: &str) -> String {
-    let bounds: Vec<String> = BOUNDS.iter().map(|ns| format!("le_{ns}")).collect();
+pub fn line_protocol(figures: &HostFigures, host: &str) -> String {
+    let bounds: Vec<String> = BUCKET_BOUNDS_NS
+        .iter()
+        .map(|ns| format!("le_{ns}"))
+        .collect();
     let mut out = String::new();
     for family in &figures.families {
         for series in &family.series {
@@ -22,15 +25,15 @@ pub fn lines(figures: &Figures, host: &str) -> String {
                     .map(|(name, text)| (*name, text.as_str())),
             );
             let fields = match &series.value {
-                Value::Count(n) => vec![("count", *n)],
-                Value::Nanos(n) => vec![("ns", *n)],
-                Value::Now(n) => vec![("now", *n)],
-                Value::Times(times) => {
+                SeriesValue::Count(n) => vec![("count", *n)],
+                SeriesValue::Nanos(n) => vec![("ns", *n)],
+                SeriesValue::Gauge(n) => vec![("now", *n)],
+                SeriesValue::Distribution(times) => {
                     let mut fields = vec![("count", times.count), ("sum_ns", times.sum_ns)];
                     fields.extend(
                         ["p50_ns", "p99_ns", "p999_ns", "max_ns"]
                             .into_iter()
-                            .zip(times.last),
+                            .zip(times.last_quantiles_ns),
                     );
                     let mut within = 0;
                     for (name, n) in bounds.iter().zip(times.buckets) {

@@ -1,29 +1,31 @@
-//! What a fleet's tools are told of a host, again and again and for months.
+//! The agent's figures of a host, and the formats and ways in which a fleet's tools get them, for months.
 //!
 //! ```text
-//! tally ──> Totals ──> Figures ──> openmetrics, influx, otlp ──> serve, push
-//!              │
-//!           Groups (which cgroups have names)
+//! tally ──> HostTotals ──> HostFigures ──> openmetrics, influx, otlp ──> serve, push
+//!               │
+//!         NamedCgroups (which cgroups have names)
 //! ```
 //!
-//! Beside it: `trigger` says when a trace is worth its cost, `look_back` what was before it, and `ring` keeps room for it.
+//! Beside it, `trigger` decides when a trace is worth its cost, `look_back` keeps the counts from before it, and `trace_ring`
+//! keeps room for it.
 //!
-//! Nothing here grows with the number of processes or cgroups, or with time; what found no room is counted.
+//! Nothing here grows with the number of processes or cgroups, or with time; counts that find no room are told as lost.
 
-pub mod cgroups;
+pub mod cgroup_names;
 pub mod config;
 pub mod figures;
-pub mod groups;
 pub mod influx;
 pub mod look_back;
+pub mod named_cgroups;
 pub mod openmetrics;
 pub mod otlp;
 pub mod push;
-pub mod renewed;
-pub mod ring;
-pub mod secret;
+pub mod reloaded_files;
 pub mod serve;
-mod small;
+mod small_file;
 pub mod tls;
+pub mod token_file;
 pub mod totals;
+pub mod trace_ring;
 pub mod trigger;
+pub mod victim_hits;

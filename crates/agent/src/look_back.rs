@@ -1,4 +1,4 @@
-//! What was counted before a rule fired: the last looks, bounded, so that a trace has the start of what began it.
+//! Counts from before a rule fired: the last looks, bounded, so that a trace comes with the start of the event that began it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,45 +6,45 @@ use std::time::Duration;
 use quell_event::{Mechanism, Tally, Text, Watched};
 use serde::{Deserialize, Serialize};
 
-/// Of each look so many culprits, so many cgroups' mechanisms and so much code are kept, the dearest. 30 looks of a second
-/// with that much are a few megabytes; a look every ten seconds takes a tenth.
-const ROWS: usize = 200;
-/// So many looks are kept.
-const LOOKS: usize = 60;
+/// For each look the dearest culprits, mechanisms of cgroups and stacks are kept, so many of each. 30 looks a second apart
+/// with that much are a few megabytes; looks every ten seconds take a tenth.
+const MAX_ROWS_PER_LOOK: usize = 200;
+/// No more looks are kept, however close they follow each other.
+const MAX_LOOKS: usize = 60;
 
-/// A line: what it is of is between two moments, ns of CLOCK_MONOTONIC as in the rows of a trace.
+/// One count between two moments, ns of CLOCK_MONOTONIC as in the rows of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
-    /// From when.
+pub struct LookBackLine {
+    /// Start of the interval.
     pub from_ns: u64,
-    /// Until when.
+    /// End of the interval.
     pub to_ns: u64,
-    /// What was counted.
+    /// The count itself.
     #[serde(flatten)]
-    pub what: What,
+    pub count: LookBackCount,
 }
 
-/// What a line tells.
+/// The kinds of counts, each with its figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub enum What {
-    /// All between two looks.
+pub enum LookBackCount {
+    /// Sums over everything between two looks.
     Look {
         /// Shootdowns.
         shootdowns: u64,
         /// CPUs that were interrupted for them.
         victims: u64,
-        /// How long culprits waited, ns.
+        /// Time that culprits waited, ns.
         wait_ns: u64,
-        /// How long victims were stalled, ns.
+        /// Time that victims were stalled, ns.
         stall_ns: u64,
-        /// What 99 % of the waits did not exceed, ns.
+        /// The 99 % quantile of the waits, ns.
         wait_p99_ns: u64,
-        /// CPU time in memory management, ns: by samples.
+        /// CPU time in memory management, ns, estimated by samples.
         memory_cpu_ns: u64,
-        /// Time asleep because of it, ns.
+        /// Time that threads slept because of it, ns.
         blocked_ns: u64,
-        /// Lines of the other kinds that were not kept: the cheapest.
+        /// Number of lines of the other kinds that were too cheap to be kept.
         left_out: u64,
     },
     /// Shootdowns by cgroup and cause.
@@ -54,15 +54,15 @@ pub enum What {
         cgroup: Text,
         /// Its id.
         cgroup_id: u64,
-        /// A process of it that did so lately.
+        /// The name of a process in it that did so lately.
         comm: Text,
-        /// Why.
+        /// The cause.
         cause: Text,
-        /// How many.
+        /// Number of shootdowns.
         shootdowns: u64,
         /// CPUs that were interrupted.
         victims: u64,
-        /// How long culprits waited, ns.
+        /// Time that culprits waited, ns.
         wait_ns: u64,
     },
     /// Time by cgroup and mechanism.
@@ -72,18 +72,18 @@ pub enum What {
         cgroup: Text,
         /// Its id.
         cgroup_id: u64,
-        /// What the kernel did.
+        /// The kernel's work.
         mechanism: Mechanism,
-        /// CPU time, ns: by samples.
+        /// CPU time, ns, estimated by samples.
         cpu_ns: u64,
-        /// How often a thread was made to sleep.
+        /// Number of times that a thread slept.
         sleeps: u64,
-        /// For how long, ns.
+        /// Time that threads slept, ns.
         blocked_ns: u64,
     },
     /// CPU time by process, mechanism and stack.
     Code {
-        /// The process.
+        /// The process's number.
         pid: u32,
         /// Its name.
         comm: Text,
@@ -92,24 +92,24 @@ pub enum What {
         cgroup: Text,
         /// Its id.
         cgroup_id: u64,
-        /// What the kernel did.
+        /// The kernel's work.
         mechanism: Mechanism,
-        /// Samples.
+        /// Number of samples.
         samples: u64,
-        /// What they stand for, ns.
+        /// Time that the samples stand for, ns.
         cpu_ns: u64,
-        /// The program's stack, the innermost first: before its functions are named.
+        /// The program's stack, the innermost frame first, before its functions are named.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         addresses: Vec<u64>,
-        /// Its functions, with their files.
+        /// The stack's functions, with their files.
         #[serde(default)]
         frames: Vec<Text>,
     },
 }
 
-impl What {
-    /// The id of its cgroup, and where its name goes.
-    fn cgroup(&mut self) -> Option<(u64, &mut Text)> {
+impl LookBackCount {
+    /// The id of its cgroup, and the place for the cgroup's name.
+    fn cgroup_slot(&mut self) -> Option<(u64, &mut Text)> {
         match self {
             Self::Look { .. } => None,
             Self::Culprit {
@@ -125,24 +125,24 @@ impl What {
     }
 }
 
-/// The last looks.
+/// The counts of the last looks.
 #[derive(Debug)]
 pub struct LookBack {
     keep_ns: u64,
-    looks: VecDeque<Vec<Line>>,
+    looks: VecDeque<Vec<LookBackLine>>,
 }
 
-/// The dearest lines, and how many there were beyond.
-fn dearest(mut lines: Vec<(u64, What)>) -> (Vec<What>, u64) {
+/// Keeps the dearest entries, and counts the others.
+fn keep_dearest(mut lines: Vec<(u64, LookBackCount)>) -> (Vec<LookBackCount>, u64) {
     lines.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
-    let left_out = lines.len().saturating_sub(ROWS) as u64;
-    lines.truncate(ROWS);
+    let left_out = lines.len().saturating_sub(MAX_ROWS_PER_LOOK) as u64;
+    lines.truncate(MAX_ROWS_PER_LOOK);
     (lines.into_iter().map(|(_, what)| what).collect(), left_out)
 }
 
-fn culprits(tally: &Tally) -> Vec<(u64, What)> {
+fn culprit_entries(tally: &Tally) -> Vec<(u64, LookBackCount)> {
     let culprits = tally.culprits.iter().filter(|c| c.counts.shootdowns > 0);
-    let line = |c: &quell_event::CulpritTally| What::Culprit {
+    let line = |c: &quell_event::CulpritTally| LookBackCount::Culprit {
         cgroup: Text::default(),
         cgroup_id: c.cgroup,
         comm: c.comm.as_str().into(),
@@ -154,8 +154,8 @@ fn culprits(tally: &Tally) -> Vec<(u64, What)> {
     culprits.map(|c| (c.counts.shootdowns, line(c))).collect()
 }
 
-fn times(watched: &Watched) -> Vec<(u64, What)> {
-    let line = |r: &quell_event::WatchedRow| What::Time {
+fn time_entries(watched: &Watched) -> Vec<(u64, LookBackCount)> {
+    let line = |r: &quell_event::WatchedRow| LookBackCount::Time {
         cgroup: Text::default(),
         cgroup_id: r.cgroup,
         mechanism: r.mechanism,
@@ -167,8 +167,8 @@ fn times(watched: &Watched) -> Vec<(u64, What)> {
     watched.rows.iter().map(|r| (cost(r), line(r))).collect()
 }
 
-fn code(watched: &Watched) -> Vec<(u64, What)> {
-    let line = |c: &quell_event::WatchedCode| What::Code {
+fn code_entries(watched: &Watched) -> Vec<(u64, LookBackCount)> {
+    let line = |c: &quell_event::WatchedCode| LookBackCount::Code {
         pid: c.pid,
         comm: c.comm.clone(),
         cgroup: Text::default(),
@@ -183,7 +183,7 @@ fn code(watched: &Watched) -> Vec<(u64, What)> {
 }
 
 impl LookBack {
-    /// Keeps what is not older.
+    /// Keeps looks for this long.
     #[must_use]
     pub fn new(keep: Duration) -> Self {
         Self {
@@ -192,15 +192,15 @@ impl LookBack {
         }
     }
 
-    /// Keeps what came between two moments, and lets go of what is too old then: the look in which that time begins stays.
+    /// Adds the counts between two moments, and drops looks that are too old; the look in which the kept time begins stays.
     pub fn add(&mut self, from_ns: u64, to_ns: u64, tally: &Tally, watched: Option<&Watched>) {
         let sum = tally.totals();
         let rows = watched.map(|w| w.rows.as_slice()).unwrap_or_default();
         let samples = rows.iter().map(|r| r.samples).sum();
-        let (culprits, a) = dearest(culprits(tally));
-        let (times, b) = dearest(watched.map_or_else(Vec::new, times));
-        let (code, c) = dearest(watched.map_or_else(Vec::new, code));
-        let look = What::Look {
+        let (culprits, a) = keep_dearest(culprit_entries(tally));
+        let (times, b) = keep_dearest(watched.map_or_else(Vec::new, time_entries));
+        let (code, c) = keep_dearest(watched.map_or_else(Vec::new, code_entries));
+        let look = LookBackCount::Look {
             shootdowns: sum.shootdowns,
             victims: sum.victims,
             wait_ns: sum.wait_ns,
@@ -211,36 +211,37 @@ impl LookBack {
             left_out: a + b + c,
         };
         let all = [vec![look], culprits, times, code].into_iter().flatten();
-        let line = |what| Line {
+        let line = |what| LookBackLine {
             from_ns,
             to_ns,
-            what,
+            count: what,
         };
         self.looks.push_back(all.map(line).collect());
         let oldest = to_ns.saturating_sub(self.keep_ns);
-        let is_old = |look: &Vec<Line>| look.first().is_none_or(|line| line.to_ns <= oldest);
-        while self.looks.len() > LOOKS || self.looks.front().is_some_and(is_old) {
+        let is_old =
+            |look: &Vec<LookBackLine>| look.first().is_none_or(|line| line.to_ns <= oldest);
+        while self.looks.len() > MAX_LOOKS || self.looks.front().is_some_and(is_old) {
             self.looks.pop_front();
         }
     }
 
-    /// The cgroups that there are names for.
+    /// The ids of all cgroups that the lines need names for.
     #[must_use]
-    pub fn cgroups(&mut self) -> Vec<u64> {
+    pub fn cgroup_ids(&mut self) -> Vec<u64> {
         let lines = self.looks.iter_mut().flatten();
-        let ids = lines.filter_map(|line| line.what.cgroup().map(|(id, _)| id));
+        let ids = lines.filter_map(|line| line.count.cgroup_slot().map(|(id, _)| id));
         let mut ids: Vec<u64> = ids.collect();
         ids.sort_unstable();
         ids.dedup();
         ids
     }
 
-    /// All that is kept, in the order of time, with cgroups by their names; one that has none by its number.
+    /// All lines in the order of time. Cgroups are named, or numbered where the name is not known.
     #[must_use]
-    pub fn lines(&self, name: impl Fn(u64) -> Option<String>) -> Vec<Line> {
-        let mut lines: Vec<Line> = self.looks.iter().flatten().cloned().collect();
+    pub fn named_lines(&self, name: impl Fn(u64) -> Option<String>) -> Vec<LookBackLine> {
+        let mut lines: Vec<LookBackLine> = self.looks.iter().flatten().cloned().collect();
         for line in &mut lines {
-            if let Some((id, cgroup)) = line.what.cgroup() {
+            if let Some((id, cgroup)) = line.count.cgroup_slot() {
                 *cgroup = name(id).unwrap_or_else(|| format!("id {id}")).into();
             }
         }
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn the_last_seconds_are_kept() {
         let mut back = LookBack::new(Duration::from_secs(30));
-        let more = ROWS as u64 + 7;
+        let more = MAX_ROWS_PER_LOOK as u64 + 7;
         for n in 0..10 {
             back.add(
                 n * 10 * S,
@@ -313,31 +314,31 @@ mod tests {
                 Some(&watched(more)),
             );
         }
-        let lines = back.lines(|id| (id == more).then(|| "/a.service".to_owned()));
+        let lines = back.named_lines(|id| (id == more).then(|| "/a.service".to_owned()));
         let times: Vec<u64> = lines.iter().map(|line| line.from_ns / S).collect();
         assert!(times.is_sorted());
         assert_eq!((times[0], times.last()), (70, Some(&90)));
-        assert_eq!(lines.len(), 3 * (1 + 3 * ROWS));
-        let What::Look {
+        assert_eq!(lines.len(), 3 * (1 + 3 * MAX_ROWS_PER_LOOK));
+        let LookBackCount::Look {
             shootdowns,
             memory_cpu_ns,
             left_out,
             ..
-        } = lines[0].what
+        } = lines[0].count
         else {
             panic!("{:?}", lines[0]);
         };
         let sum = more * (more + 1) / 2;
         assert_eq!((shootdowns, memory_cpu_ns, left_out), (sum, 10 * sum, 21));
-        let What::Culprit { cgroup, .. } = &lines[1].what else {
+        let LookBackCount::Culprit { cgroup, .. } = &lines[1].count else {
             panic!("{:?}", lines[1]);
         };
         assert_eq!(cgroup, "/a.service");
-        let What::Culprit { cgroup, .. } = &lines[2].what else {
+        let LookBackCount::Culprit { cgroup, .. } = &lines[2].count else {
             panic!("{:?}", lines[2]);
         };
         assert_eq!(cgroup.as_str(), format!("id {}", more - 1));
-        assert_eq!(back.cgroups().len(), ROWS);
+        assert_eq!(back.cgroup_ids().len(), MAX_ROWS_PER_LOOK);
     }
 
     /// Check that a line that is written is read as it was.
@@ -345,9 +346,13 @@ mod tests {
     fn lines_are_read_as_written() {
         let mut back = LookBack::new(Duration::from_secs(30));
         back.add(1, 2, &tally(2), Some(&watched(2)));
-        for line in back.lines(|_| None) {
+        for line in back.named_lines(|_| None) {
             let text = serde_json::to_string(&line).unwrap();
-            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
+            assert_eq!(
+                serde_json::from_str::<LookBackLine>(&text).unwrap(),
+                line,
+                "{text}"
+            );
         }
     }
 
@@ -360,8 +365,8 @@ mod tests {
             for (step, n) in steps {
                 back.add(now, now + step, &tally(n), Some(&watched(n)));
                 now += step;
-                prop_assert!(back.looks.len() <= LOOKS);
-                prop_assert!(back.looks.iter().all(|look| look.len() <= 1 + 3 * ROWS));
+                prop_assert!(back.looks.len() <= MAX_LOOKS);
+                prop_assert!(back.looks.iter().all(|look| look.len() <= 1 + 3 * MAX_ROWS_PER_LOOK));
                 prop_assert_eq!(back.looks.back().map(|look| look[0].to_ns), Some(now));
             }
         }

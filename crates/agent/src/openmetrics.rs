@@ -1,4 +1,4 @@
-//! OpenMetrics' text form, <https://prometheus.io/docs/specs/om/open_metrics_spec/>.
+//! OpenMetrics' text format, <https://prometheus.io/docs/specs/om/open_metrics_spec/>.
 
 use std::fmt;
 
@@ -9,99 +9,103 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::figures::{BOUNDS, Family, Figures, Times, Value};
+use crate::figures::{BUCKET_BOUNDS_NS, HostFigures, MetricFamily, SeriesValue, TimeDistribution};
 
-/// What a scrape is answered with.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The content type of the answer to a scrape.
+pub const OPENMETRICS_CONTENT_TYPE: &str =
+    "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The text of all figures.
+/// All figures as text.
 ///
 /// # Errors
 ///
-/// If it can't be written, which is not known to happen.
-pub fn text(figures: &Figures) -> anyhow::Result<String> {
+/// The text can't be written, which is not known to happen.
+pub fn openmetrics_text(figures: &HostFigures) -> anyhow::Result<String> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Told(figures.clone())));
+    registry.register_collector(Box::new(FiguresCollector(figures.clone())));
     let mut text = String::new();
     encode(&mut text, &registry).context("write the figures as OpenMetrics")?;
     Ok(text)
 }
 
 #[derive(Debug)]
-struct Told(Figures);
+struct FiguresCollector(HostFigures);
 
-impl Collector for Told {
+impl Collector for FiguresCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for family in &self.0.families {
-            family_told(family, &mut encoder)?;
+            encode_family(family, &mut encoder)?;
         }
         Ok(())
     }
 }
 
-/// All series of a family are of one kind.
-fn family_told(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+/// All series of a family are of one kind, so the first one's decides.
+fn encode_family(
+    family: &MetricFamily,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), fmt::Error> {
     let Some(first) = family.series.first() else {
         return Ok(());
     };
     let seconds = Unit::Seconds;
     let bytes = Unit::Bytes;
-    // the unit is a suffix of the name in this form, which writes it itself
+    // In this format the unit is a suffix of the name, and the encoder writes it.
     let (kind, unit, name) = match (&first.value, family.name) {
-        (Value::Count(_), name) => (MetricType::Counter, None, name),
-        (Value::Nanos(_), name) => (
+        (SeriesValue::Count(_), name) => (MetricType::Counter, None, name),
+        (SeriesValue::Nanos(_), name) => (
             MetricType::Counter,
             Some(&seconds),
             name.trim_end_matches("_seconds"),
         ),
-        (Value::Now(_), name) if name.ends_with("_bytes") => (
+        (SeriesValue::Gauge(_), name) if name.ends_with("_bytes") => (
             MetricType::Gauge,
             Some(&bytes),
             name.trim_end_matches("_bytes"),
         ),
-        (Value::Now(_), name) => (MetricType::Gauge, None, name),
-        (Value::Times(_), name) => (
+        (SeriesValue::Gauge(_), name) => (MetricType::Gauge, None, name),
+        (SeriesValue::Distribution(_), name) => (
             MetricType::Histogram,
             Some(&seconds),
             name.trim_end_matches("_seconds"),
         ),
     };
-    // the encoder writes the full stop itself
+    // The encoder writes the full stop itself.
     let help = family.help.trim_end_matches('.');
     let mut all = encoder.encode_descriptor(name, help, unit, kind)?;
     for series in &family.series {
         if series.labels.is_empty() {
-            value_told(&series.value, &mut all)?;
+            encode_value(&series.value, &mut all)?;
         } else {
-            value_told(&series.value, &mut all.encode_family(&series.labels)?)?;
+            encode_value(&series.value, &mut all.encode_family(&series.labels)?)?;
         }
     }
     Ok(())
 }
 
-fn value_told(value: &Value, encoder: &mut MetricEncoder<'_>) -> Result<(), fmt::Error> {
+fn encode_value(value: &SeriesValue, encoder: &mut MetricEncoder<'_>) -> Result<(), fmt::Error> {
     const NONE: Option<&prometheus_client::metrics::exemplar::Exemplar<[(&str, &str); 0], f64>> =
         None;
     match value {
-        Value::Count(n) => encoder.encode_counter(n, NONE),
-        Value::Nanos(ns) => encoder.encode_counter(&seconds(*ns), NONE),
-        Value::Now(n) => encoder.encode_gauge(n),
-        Value::Times(times) => encoder.encode_histogram::<[(&str, &str); 0]>(
-            seconds(times.sum_ns),
+        SeriesValue::Count(n) => encoder.encode_counter(n, NONE),
+        SeriesValue::Nanos(ns) => encoder.encode_counter(&as_seconds(*ns), NONE),
+        SeriesValue::Gauge(n) => encoder.encode_gauge(n),
+        SeriesValue::Distribution(times) => encoder.encode_histogram::<[(&str, &str); 0]>(
+            as_seconds(times.sum_ns),
             times.count,
-            &buckets(times),
+            &bucket_counts(times),
             None,
         ),
     }
 }
 
-fn buckets(times: &Times) -> Vec<(f64, u64)> {
-    let bounds = BOUNDS.iter().map(|ns| seconds(*ns));
-    // told as +Inf, without which a scraper makes nothing of a histogram
+fn bucket_counts(times: &TimeDistribution) -> Vec<(f64, u64)> {
+    let bounds = BUCKET_BOUNDS_NS.iter().map(|ns| as_seconds(*ns));
+    // The last bucket becomes +Inf, without which a scraper rejects a histogram.
     bounds.chain([f64::INFINITY]).zip(times.buckets).collect()
 }
 
-fn seconds(ns: u64) -> f64 {
+fn as_seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
@@ -113,28 +117,32 @@ mod tests {
     /// are cumulative and end with +Inf, as all of the format's readers ask for.
     #[test]
     fn each_kind_as_text() {
-        let mut count = Family::new("quell_a", "Counts.");
-        count.push(&[("cause", "x\"y\\z")], Value::Count(3));
-        let mut times = Times {
+        let mut count = MetricFamily::new("quell_a", "Counts.");
+        count.push(&[("cause", "x\"y\\z")], SeriesValue::Count(3));
+        let mut times = TimeDistribution {
             count: 7,
             sum_ns: 1_500_000_000,
-            ..Times::default()
+            ..TimeDistribution::default()
         };
         (
             times.buckets[0],
             times.buckets[1],
-            times.buckets[BOUNDS.len()],
+            times.buckets[BUCKET_BOUNDS_NS.len()],
         ) = (1, 2, 4);
-        let figures = Figures {
+        let figures = HostFigures {
             families: vec![
                 count,
-                Family::one("quell_b_seconds", "Sums.", Value::Nanos(2_500_000)),
-                Family::one("quell_c_bytes", "Now.", Value::Now(5)),
-                Family::one("quell_d_seconds", "Times.", Value::Times(Box::new(times))),
+                MetricFamily::with_value("quell_b_seconds", "Sums.", SeriesValue::Nanos(2_500_000)),
+                MetricFamily::with_value("quell_c_bytes", "Now.", SeriesValue::Gauge(5)),
+                MetricFamily::with_value(
+                    "quell_d_seconds",
+                    "Times.",
+                    SeriesValue::Distribution(Box::new(times)),
+                ),
             ],
-            ..Figures::default()
+            ..HostFigures::default()
         };
-        let text = text(&figures).unwrap();
+        let text = openmetrics_text(&figures).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = [
             "# HELP quell_a Counts",
@@ -160,6 +168,6 @@ mod tests {
         assert_eq!(lines.last(), Some(&"# EOF"));
         // as one that asks for it would be counted
         let told = lines.iter().filter(|line| !line.starts_with('#')).count();
-        assert_eq!(told, figures.series());
+        assert_eq!(told, figures.series_count());
     }
 }

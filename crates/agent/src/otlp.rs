@@ -1,18 +1,18 @@
-//! OpenTelemetry's protocol, the part that metrics need of
+//! OpenTelemetry's protocol, as far as metrics need it of
 //! <https://github.com/open-telemetry/opentelemetry-proto/blob/v1.3.2/opentelemetry/proto/metrics/v1/metrics.proto>.
-//! The numbers are that file's; sums are cumulative, since the agent started or what [`Series::since_ns`] says.
+//! The tags are that file's. Sums are cumulative from the agent's start, or from [`MetricSeries::since_ns`].
 
 use prost::{Message, Oneof};
 
-use crate::figures::{BOUNDS, Family, Figures, Series, Value};
+use crate::figures::{BUCKET_BOUNDS_NS, HostFigures, MetricFamily, MetricSeries, SeriesValue};
 
-/// `POST` it to `/v1/metrics` with this.
-pub const CONTENT_TYPE: &str = "application/x-protobuf";
+/// The content type of a `POST` to `/v1/metrics`.
+pub const OTLP_CONTENT_TYPE: &str = "application/x-protobuf";
 
-const CUMULATIVE: i32 = 2;
+const CUMULATIVE_TEMPORALITY: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
-struct Request {
+struct ExportRequest {
     #[prost(message, repeated, tag = "1")]
     resource_metrics: Vec<ResourceMetrics>,
 }
@@ -20,13 +20,13 @@ struct Request {
 #[derive(Clone, PartialEq, Message)]
 struct ResourceMetrics {
     #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
+    resource: Option<OtlpResource>,
     #[prost(message, repeated, tag = "2")]
     scope_metrics: Vec<ScopeMetrics>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Resource {
+struct OtlpResource {
     #[prost(message, repeated, tag = "1")]
     attributes: Vec<KeyValue>,
 }
@@ -48,13 +48,13 @@ struct AnyValue {
 #[derive(Clone, PartialEq, Message)]
 struct ScopeMetrics {
     #[prost(message, optional, tag = "1")]
-    scope: Option<Scope>,
+    scope: Option<InstrumentationScope>,
     #[prost(message, repeated, tag = "2")]
-    metrics: Vec<Metric>,
+    metrics: Vec<OtlpMetric>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Scope {
+struct InstrumentationScope {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(string, tag = "2")]
@@ -62,37 +62,37 @@ struct Scope {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Metric {
+struct OtlpMetric {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(string, tag = "2")]
     description: String,
     #[prost(string, tag = "3")]
     unit: String,
-    #[prost(oneof = "Data", tags = "5, 7, 9")]
-    data: Option<Data>,
+    #[prost(oneof = "MetricData", tags = "5, 7, 9")]
+    data: Option<MetricData>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-enum Data {
+enum MetricData {
     #[prost(message, tag = "5")]
-    Gauge(Gauge),
+    Gauge(OtlpGauge),
     #[prost(message, tag = "7")]
-    Sum(Sum),
+    Sum(OtlpSum),
     #[prost(message, tag = "9")]
-    Histogram(Histogram),
+    Histogram(OtlpHistogram),
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Gauge {
+struct OtlpGauge {
     #[prost(message, repeated, tag = "1")]
-    data_points: Vec<Number>,
+    data_points: Vec<NumberDataPoint>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Sum {
+struct OtlpSum {
     #[prost(message, repeated, tag = "1")]
-    data_points: Vec<Number>,
+    data_points: Vec<NumberDataPoint>,
     #[prost(int32, tag = "2")]
     aggregation_temporality: i32,
     #[prost(bool, tag = "3")]
@@ -100,27 +100,27 @@ struct Sum {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Histogram {
+struct OtlpHistogram {
     #[prost(message, repeated, tag = "1")]
-    data_points: Vec<HistogramPoint>,
+    data_points: Vec<HistogramDataPoint>,
     #[prost(int32, tag = "2")]
     aggregation_temporality: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Number {
+struct NumberDataPoint {
     #[prost(message, repeated, tag = "7")]
     attributes: Vec<KeyValue>,
     #[prost(fixed64, tag = "2")]
     start_time_unix_nano: u64,
     #[prost(fixed64, tag = "3")]
     time_unix_nano: u64,
-    #[prost(oneof = "Is", tags = "4, 6")]
-    value: Option<Is>,
+    #[prost(oneof = "NumberValue", tags = "4, 6")]
+    value: Option<NumberValue>,
 }
 
 #[derive(Clone, Copy, PartialEq, Oneof)]
-enum Is {
+enum NumberValue {
     #[prost(double, tag = "4")]
     Double(f64),
     #[prost(sfixed64, tag = "6")]
@@ -128,7 +128,7 @@ enum Is {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct HistogramPoint {
+struct HistogramDataPoint {
     #[prost(message, repeated, tag = "9")]
     attributes: Vec<KeyValue>,
     #[prost(fixed64, tag = "2")]
@@ -145,7 +145,7 @@ struct HistogramPoint {
     explicit_bounds: Vec<f64>,
 }
 
-fn attribute((key, value): (&str, &str)) -> KeyValue {
+fn string_attribute((key, value): (&str, &str)) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue {
@@ -154,9 +154,9 @@ fn attribute((key, value): (&str, &str)) -> KeyValue {
     }
 }
 
-/// The request that tells all figures of a host.
+/// The request with all figures of a host.
 #[must_use]
-pub fn request(figures: &Figures, host: &str, version: &str) -> Vec<u8> {
+pub fn export_request(figures: &HostFigures, host: &str, version: &str) -> Vec<u8> {
     let resource = [
         ("service.name", "quell"),
         ("service.version", version),
@@ -165,14 +165,14 @@ pub fn request(figures: &Figures, host: &str, version: &str) -> Vec<u8> {
     let metrics = figures
         .families
         .iter()
-        .filter_map(|family| metric(figures, family));
-    let request = Request {
+        .filter_map(|family| otlp_metric(figures, family));
+    let request = ExportRequest {
         resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource {
-                attributes: resource.map(attribute).into(),
+            resource: Some(OtlpResource {
+                attributes: resource.map(string_attribute).into(),
             }),
             scope_metrics: vec![ScopeMetrics {
-                scope: Some(Scope {
+                scope: Some(InstrumentationScope {
                     name: "quell".to_owned(),
                     version: version.to_owned(),
                 }),
@@ -183,48 +183,51 @@ pub fn request(figures: &Figures, host: &str, version: &str) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-fn metric(figures: &Figures, family: &Family) -> Option<Metric> {
+fn otlp_metric(figures: &HostFigures, family: &MetricFamily) -> Option<OtlpMetric> {
     let first = family.series.first()?;
     let numbers = || {
-        let points = family.series.iter().map(|series| number(figures, series));
+        let points = family
+            .series
+            .iter()
+            .map(|series| number_point(figures, series));
         points.collect::<Vec<_>>()
     };
     let (unit, data) = match &first.value {
-        Value::Now(_) => (
+        SeriesValue::Gauge(_) => (
             if family.name.ends_with("_bytes") {
                 "By"
             } else {
                 "1"
             },
-            Data::Gauge(Gauge {
+            MetricData::Gauge(OtlpGauge {
                 data_points: numbers(),
             }),
         ),
-        Value::Count(_) | Value::Nanos(_) => (
-            if matches!(first.value, Value::Nanos(_)) {
+        SeriesValue::Count(_) | SeriesValue::Nanos(_) => (
+            if matches!(first.value, SeriesValue::Nanos(_)) {
                 "s"
             } else {
                 "1"
             },
-            Data::Sum(Sum {
+            MetricData::Sum(OtlpSum {
                 data_points: numbers(),
-                aggregation_temporality: CUMULATIVE,
+                aggregation_temporality: CUMULATIVE_TEMPORALITY,
                 is_monotonic: true,
             }),
         ),
-        Value::Times(_) => (
+        SeriesValue::Distribution(_) => (
             "s",
-            Data::Histogram(Histogram {
+            MetricData::Histogram(OtlpHistogram {
                 data_points: family
                     .series
                     .iter()
-                    .filter_map(|s| times(figures, s))
+                    .filter_map(|s| histogram_point(figures, s))
                     .collect(),
-                aggregation_temporality: CUMULATIVE,
+                aggregation_temporality: CUMULATIVE_TEMPORALITY,
             }),
         ),
     };
-    Some(Metric {
+    Some(OtlpMetric {
         name: family.name.to_owned(),
         description: family.help.to_owned(),
         unit: unit.to_owned(),
@@ -232,13 +235,15 @@ fn metric(figures: &Figures, family: &Family) -> Option<Metric> {
     })
 }
 
-fn attributes(series: &Series) -> Vec<KeyValue> {
+fn series_attributes(series: &MetricSeries) -> Vec<KeyValue> {
     let labels = series.labels.iter();
-    labels.map(|(name, text)| attribute((name, text))).collect()
+    labels
+        .map(|(name, text)| string_attribute((name, text)))
+        .collect()
 }
 
-/// A start is never after the time, also where the clock was set back meanwhile.
-fn start(figures: &Figures, series: &Series) -> u64 {
+/// The series' start. It is never after the time, also where the clock was set back meanwhile.
+fn series_start_ns(figures: &HostFigures, series: &MetricSeries) -> u64 {
     let since = match series.since_ns {
         0 => figures.started_ns,
         ns => ns,
@@ -246,31 +251,31 @@ fn start(figures: &Figures, series: &Series) -> u64 {
     since.min(figures.t_ns)
 }
 
-fn number(figures: &Figures, series: &Series) -> Number {
-    let int = |n: u64| Is::Int(i64::try_from(n).unwrap_or(i64::MAX));
-    Number {
-        attributes: attributes(series),
-        start_time_unix_nano: start(figures, series),
+fn number_point(figures: &HostFigures, series: &MetricSeries) -> NumberDataPoint {
+    let int = |n: u64| NumberValue::Int(i64::try_from(n).unwrap_or(i64::MAX));
+    NumberDataPoint {
+        attributes: series_attributes(series),
+        start_time_unix_nano: series_start_ns(figures, series),
         time_unix_nano: figures.t_ns,
         value: match &series.value {
-            Value::Count(n) | Value::Now(n) => Some(int(*n)),
-            Value::Nanos(ns) => Some(Is::Double(*ns as f64 / 1e9)),
-            Value::Times(_) => None,
+            SeriesValue::Count(n) | SeriesValue::Gauge(n) => Some(int(*n)),
+            SeriesValue::Nanos(ns) => Some(NumberValue::Double(*ns as f64 / 1e9)),
+            SeriesValue::Distribution(_) => None,
         },
     }
 }
 
-fn times(figures: &Figures, series: &Series) -> Option<HistogramPoint> {
-    let Value::Times(times) = &series.value else {
+fn histogram_point(figures: &HostFigures, series: &MetricSeries) -> Option<HistogramDataPoint> {
+    let SeriesValue::Distribution(times) = &series.value else {
         return None;
     };
-    Some(HistogramPoint {
-        attributes: attributes(series),
-        start_time_unix_nano: start(figures, series),
+    Some(HistogramDataPoint {
+        attributes: series_attributes(series),
+        start_time_unix_nano: series_start_ns(figures, series),
         time_unix_nano: figures.t_ns,
         count: times.count,
         sum: Some(times.sum_ns as f64 / 1e9),
         bucket_counts: times.buckets.to_vec(),
-        explicit_bounds: BOUNDS.iter().map(|ns| *ns as f64 / 1e9).collect(),
+        explicit_bounds: BUCKET_BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9).collect(),
     })
 }

@@ -1,7 +1,7 @@
 //! Pushes figures to a server that may be down, slow or full, from a thread of its own.
 //!
 //! There is room for the newest figures and no more. While a server is away they replace each other: counters only grow, so
-//! what comes later has what was before, and only the times between are lost. How often is counted.
+//! a later body includes an earlier one, and only the times between are lost. Each replacement is counted.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -13,39 +13,39 @@ use anyhow::Context as _;
 
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use crate::config::shown;
-use crate::renewed::Renewed;
-use crate::secret::Secret;
-use crate::small;
+use crate::config::url_without_secrets;
+use crate::reloaded_files::ReloadedFiles;
+use crate::small_file;
+use crate::token_file::TokenFile;
 
-/// A server is to have answered by then.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// After a failure, and twice as long after each more, up to the last.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
-/// When the agent ends, what waits is to be sent by then.
-const HASTE: Duration = Duration::from_secs(3);
-/// Of an answer no more is read.
-const ANSWER: u64 = 4096;
+/// A server has to answer within this time.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failure; it doubles with each further one, up to the maximum.
+const MIN_RETRY_PAUSE: Duration = Duration::from_secs(1);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
+/// When the agent ends, the waiting body has to be sent within this time.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+/// An answer is read up to this size, enough for its message.
+const MAX_ANSWER_BYTES: u64 = 4096;
 
-/// Where it goes.
+/// A server, and how to speak to it.
 #[derive(Clone, Debug)]
-pub struct To {
-    /// `influx` or `otlp`, as it is told.
+pub struct PushTarget {
+    /// `influx` or `otlp`: its name in figures and messages.
     pub name: &'static str,
     /// A URL, or `-` for stdout.
     pub url: String,
-    /// What is before the token in `Authorization`, and the token.
-    pub token: Option<(&'static str, Arc<Secret>)>,
-    /// Who may have signed the server's certificate.
-    pub ca: Option<Arc<Ca>>,
-    /// The kind of content.
+    /// The scheme in `Authorization`, and the token's file.
+    pub token: Option<(&'static str, Arc<TokenFile>)>,
+    /// The authorities that may have signed the server's certificate.
+    pub ca: Option<Arc<CertificateAuthorities>>,
+    /// The content type of bodies.
     pub content_type: &'static str,
 }
 
-/// What was done.
+/// The number of bodies by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct PushCounts {
     /// Taken by the server.
     pub pushed: u64,
     /// Refused, or without an answer.
@@ -55,94 +55,94 @@ pub struct Counts {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PushState {
     next: Option<Vec<u8>>,
-    counts: Counts,
-    /// What went wrong, and was not told yet.
-    wrong: Option<String>,
+    counts: PushCounts,
+    /// A failure that was not reported yet.
+    failure: Option<String>,
     closed: bool,
     /// The thread has ended.
     over: bool,
 }
 
-/// Pushes.
+/// Sends bodies to one server from a thread of its own.
 #[derive(Debug)]
 pub struct Pusher {
-    /// Where.
-    pub to: To,
-    state: Arc<(Mutex<State>, Condvar)>,
+    /// The server.
+    pub to: PushTarget,
+    state: Arc<(Mutex<PushState>, Condvar)>,
 }
 
 impl Pusher {
-    /// Starts the thread.
+    /// Starts the thread that sends.
     ///
     /// # Errors
     ///
-    /// It can't be started.
-    pub fn start(to: To) -> anyhow::Result<Self> {
-        let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
+    /// The thread can't be started.
+    pub fn start(to: PushTarget) -> anyhow::Result<Self> {
+        let state = Arc::new((Mutex::new(PushState::default()), Condvar::new()));
         let (mine, target) = (Arc::clone(&state), to.clone());
         thread::Builder::new()
             .name(format!("push-{}", to.name))
             .stack_size(512 << 10)
             .spawn(move || {
-                run(&target, &mine);
-                lock(&mine.0).over = true;
+                push_until_closed(&target, &mine);
+                lock_state(&mine.0).over = true;
                 mine.1.notify_all();
             })
             .context("start a thread that pushes")?;
         Ok(Self { to, state })
     }
 
-    /// To be sent next, instead of what still waits.
+    /// Sends this body next, instead of the one that still waits.
     pub fn push(&self, body: Vec<u8>) {
         let (state, changed) = &*self.state;
-        let mut state = lock(state);
+        let mut state = lock_state(state);
         if state.next.replace(body).is_some() {
             state.counts.dropped += 1;
         }
         changed.notify_all();
     }
 
-    /// What was done so far, and what went wrong since the last call, if something did for the first time in a row.
-    pub fn look(&self) -> (Counts, Option<String>) {
-        let mut state = lock(&self.state.0);
-        (state.counts.clone(), state.wrong.take())
+    /// The counts so far, and the first failure in a row if it was not reported yet.
+    pub fn counts_and_failure(&self) -> (PushCounts, Option<String>) {
+        let mut state = lock_state(&self.state.0);
+        (state.counts.clone(), state.failure.take())
     }
 
-    /// Whether nobody will ever take more: who reads stdout has gone.
+    /// Whether no body will be taken any more, as the reader of stdout has gone.
     pub fn is_over(&self) -> bool {
-        lock(&self.state.0).over
+        lock_state(&self.state.0).over
     }
 
-    /// Has it send what waits and end.
+    /// Has the thread send the waiting body and end.
     pub fn close(&self) {
-        lock(&self.state.0).closed = true;
+        lock_state(&self.state.0).closed = true;
         self.state.1.notify_all();
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // each change is whole before it can fail
+fn lock_state(state: &Mutex<PushState>) -> MutexGuard<'_, PushState> {
+    // Each change is whole before it can fail, so a poisoned lock is still right.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who may have signed a server's certificate, from a file that may be renewed.
+/// The authorities that may have signed a server's certificate, from a file that may be renewed.
 #[derive(Debug)]
-pub struct Ca(Renewed<Arc<RootCerts>>);
+pub struct CertificateAuthorities(ReloadedFiles<Arc<RootCerts>>);
 
-impl Ca {
-    /// Reads the file: certificates as PEM.
+impl CertificateAuthorities {
+    /// Reads the file, which has certificates as PEM.
     ///
     /// # Errors
     ///
-    /// It can't be read, or has none.
+    /// The file can't be read, or has no certificate.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        Ok(Self(Renewed::read(vec![path.to_owned()], |paths| {
+        Ok(Self(ReloadedFiles::read(vec![path.to_owned()], |paths| {
             let path = &paths[0];
-            small::check(path)?;
+            small_file::ensure_small_file(path)?;
             let pem = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-            certificates(&pem).map(Arc::new)
+            parse_certificates(&pem).map(Arc::new)
         })?))
     }
 
@@ -151,7 +151,7 @@ impl Ca {
     }
 }
 
-fn certificates(pem: &[u8]) -> anyhow::Result<RootCerts> {
+fn parse_certificates(pem: &[u8]) -> anyhow::Result<RootCerts> {
     let all = parse_pem(pem).filter_map(|item| match item {
         Ok(PemItem::Certificate(cert)) => Some(Ok(cert)),
         Ok(_) => None,
@@ -166,12 +166,12 @@ fn certificates(pem: &[u8]) -> anyhow::Result<RootCerts> {
 }
 
 impl Drop for Pusher {
-    /// Sends what waits, if it is taken soon. Whoever does not take it, as a pipe that is full, is not waited for: the thread
-    /// ends with the process.
+    /// Sends the waiting body if the server takes it soon. A receiver that doesn't, such as a full pipe, is not waited for: the
+    /// thread ends with the process.
     fn drop(&mut self) {
         self.close();
-        let until = Instant::now() + HASTE;
-        let mut state = lock(&self.state.0);
+        let until = Instant::now() + CLOSE_TIMEOUT;
+        let mut state = lock_state(&self.state.0);
         while !state.over {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -183,32 +183,32 @@ impl Drop for Pusher {
     }
 }
 
-/// What speaks HTTP, and trusts these.
-fn client(roots: Option<&RootCerts>) -> ureq::Agent {
+/// An HTTP client that trusts these roots.
+fn http_client(roots: Option<&RootCerts>) -> ureq::Agent {
     let tls = roots.map_or_else(TlsConfig::default, |roots| {
         TlsConfig::builder().root_certs(roots.clone()).build()
     });
     ureq::Agent::config_builder()
         .tls_config(tls)
-        .timeout_global(Some(PATIENCE))
+        .timeout_global(Some(ANSWER_TIMEOUT))
         .user_agent("quell")
-        // an answer of 500 is one of those that fail
+        // An answer of 500 counts as a failure here, with its own message.
         .http_status_as_error(false)
         .max_redirects(0)
         .build()
         .new_agent()
 }
 
-fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
+fn push_until_closed(to: &PushTarget, shared: &(Mutex<PushState>, Condvar)) {
     let (state, changed) = shared;
     let mut roots = to.ca.as_ref().map(|ca| ca.get());
-    let mut agent = client(roots.as_deref());
+    let mut agent = http_client(roots.as_deref());
     let mut pause = Duration::ZERO;
     let mut failing = false;
     loop {
-        let mut now = lock(state);
+        let mut now = lock_state(state);
         if !pause.is_zero() {
-            // newer figures come meanwhile, and replace each other
+            // Newer figures come meanwhile, and replace each other.
             let waited = changed.wait_timeout_while(now, pause, |s| !s.closed);
             now = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -222,11 +222,11 @@ fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
         drop(now);
         let now = to.ca.as_ref().map(|ca| ca.get());
         if now.as_ref().map(Arc::as_ptr) != roots.as_ref().map(Arc::as_ptr) {
-            agent = client(now.as_deref());
+            agent = http_client(now.as_deref());
             roots = now;
         }
-        let done = send(&agent, to, &body);
-        let mut now = lock(state);
+        let done = send_body(&agent, to, &body);
+        let mut now = lock_state(state);
         match done {
             Ok(()) => {
                 now.counts.pushed += 1;
@@ -240,9 +240,9 @@ fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
                     return;
                 }
                 if !std::mem::replace(&mut failing, true) {
-                    now.wrong = Some(format!("{err:#}"));
+                    now.failure = Some(format!("{err:#}"));
                 }
-                pause = (pause * 2).clamp(PAUSE, LONGEST);
+                pause = (pause * 2).clamp(MIN_RETRY_PAUSE, MAX_RETRY_PAUSE);
             }
         }
         if last {
@@ -251,7 +251,7 @@ fn run(to: &To, shared: &(Mutex<State>, Condvar)) {
     }
 }
 
-fn send(agent: &ureq::Agent, to: &To, body: &[u8]) -> anyhow::Result<()> {
+fn send_body(agent: &ureq::Agent, to: &PushTarget, body: &[u8]) -> anyhow::Result<()> {
     if to.url == "-" {
         let mut out = io::stdout().lock();
         return out
@@ -265,7 +265,7 @@ fn send(agent: &ureq::Agent, to: &To, body: &[u8]) -> anyhow::Result<()> {
     }
     let mut answer = request
         .send(body)
-        .with_context(|| format!("push to {}", shown(&to.url)))?;
+        .with_context(|| format!("push to {}", url_without_secrets(&to.url)))?;
     let status = answer.status();
     if status.is_success() {
         return Ok(());
@@ -273,7 +273,7 @@ fn send(agent: &ureq::Agent, to: &To, body: &[u8]) -> anyhow::Result<()> {
     let said = answer
         .body_mut()
         .with_config()
-        .limit(ANSWER)
+        .limit(MAX_ANSWER_BYTES)
         .read_to_string()
         .unwrap_or_default();
     let said: String = said
@@ -284,7 +284,7 @@ fn send(agent: &ureq::Agent, to: &To, body: &[u8]) -> anyhow::Result<()> {
         .collect();
     anyhow::bail!(
         "push to {}: the server answers {status}: {said}",
-        shown(&to.url)
+        url_without_secrets(&to.url)
     )
 }
 

@@ -42,14 +42,14 @@ fn read(mut stream: &TcpStream) -> String {
     }
 }
 
-fn token() -> Secret {
+fn token() -> TokenFile {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), "t\n").expect("written");
-    Secret::read(file.path()).expect("a token")
+    TokenFile::read(file.path()).expect("a token")
 }
 
-fn to(at: SocketAddr) -> To {
-    To {
+fn to(at: SocketAddr) -> PushTarget {
+    PushTarget {
         name: "influx",
         url: format!("http://{at}/write?db=a&p=secret"),
         token: Some(("Token", Arc::new(token()))),
@@ -58,11 +58,11 @@ fn to(at: SocketAddr) -> To {
     }
 }
 
-fn wait_for(pusher: &Pusher, wanted: impl Fn(&Counts) -> bool) -> (Counts, Option<String>) {
+fn wait_for(pusher: &Pusher, wanted: impl Fn(&PushCounts) -> bool) -> (PushCounts, Option<String>) {
     let until = Instant::now() + Duration::from_secs(300);
     let mut wrong = None;
     loop {
-        let (counts, now) = pusher.look();
+        let (counts, now) = pusher.counts_and_failure();
         wrong = wrong.or(now);
         if wanted(&counts) || Instant::now() > until {
             return (counts, wrong);
@@ -125,7 +125,7 @@ fn a_server_that_hangs() {
     let began = Instant::now();
     drop(pusher);
     assert!(
-        began.elapsed() < HASTE + Duration::from_secs(300),
+        began.elapsed() < CLOSE_TIMEOUT + Duration::from_secs(300),
         "{:?}",
         began.elapsed()
     );
@@ -136,20 +136,20 @@ fn a_server_that_hangs() {
 fn certificates_are_read() {
     let dir = tempfile::tempdir().expect("a directory");
     let [cert, key] = crate::tls::tests::pair(dir.path(), "a");
-    assert!(certificates(&std::fs::read(cert).expect("it is there")).is_ok());
-    assert!(certificates(&std::fs::read(key).expect("it is there")).is_err());
-    assert!(certificates(b"").is_err());
+    assert!(parse_certificates(&std::fs::read(cert).expect("it is there")).is_ok());
+    assert!(parse_certificates(&std::fs::read(key).expect("it is there")).is_err());
+    assert!(parse_certificates(b"").is_err());
 }
 
 /// A server that speaks TLS with this pair, and takes what it is sent.
 fn takes_by_tls([cert, key]: &[std::path::PathBuf; 2]) -> SocketAddr {
-    let tls = crate::tls::Tls::read(cert, key).expect("a pair");
+    let tls = crate::tls::TlsFiles::read(cert, key).expect("a pair");
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("an address");
     let at = listener.local_addr().expect("an address");
     thread::spawn(move || {
         loop {
             let (mut stream, _) = listener.accept().expect("a connection");
-            let mut tls = rustls::ServerConnection::new(tls.config()).expect("a connection");
+            let mut tls = rustls::ServerConnection::new(tls.server_config()).expect("a connection");
             let mut both = rustls::Stream::new(&mut tls, &mut stream);
             // whoever does not trust us hangs up
             if both.read(&mut [0; 4096]).is_ok() {
@@ -168,9 +168,11 @@ fn an_authority_is_renewed() {
     let at = takes_by_tls(&pairs[1]);
     let file = dir.path().join("ca");
     std::fs::copy(&pairs[0][0], &file).expect("copied");
-    let pusher = Pusher::start(To {
+    let pusher = Pusher::start(PushTarget {
         url: format!("https://localhost:{}/", at.port()),
-        ca: Some(Arc::new(Ca::read(&file).expect("a certificate"))),
+        ca: Some(Arc::new(
+            CertificateAuthorities::read(&file).expect("a certificate"),
+        )),
         ..to(at)
     });
     let pusher = pusher.expect("a thread");

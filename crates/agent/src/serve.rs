@@ -1,9 +1,9 @@
 //! Answers scrapes: `GET /metrics` and `GET /healthz`, HTTP/1.1, one request a connection.
 //!
-//! A scrape costs a copy of a text that is there already. Some threads answer, each one connection at a time and no longer
-//! than [`PATIENCE`]; more connections wait in the kernel's queue, and are refused by it when that is full. So nobody who
-//! scrapes often, slowly or without end makes the agent grow. And whoever connects and asks for nothing keeps nobody out: the
-//! oldest of them gives way while a few threads are still free.
+//! A scrape costs a copy of a text that exists already. Some threads answer, each one connection at a time and no longer than
+//! [`CONNECTION_TIMEOUT`]; more connections wait in the kernel's queue, and are refused by it when that is full. So nobody who
+//! scrapes often, slowly or without end makes the agent grow. And a connection that sends no request keeps nobody out: the oldest
+//! such connection gives way while a few threads are still free.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -14,106 +14,112 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::openmetrics::CONTENT_TYPE;
-use crate::secret::Secret;
-use crate::tls::Tls;
+use crate::openmetrics::OPENMETRICS_CONTENT_TYPE;
+use crate::tls::TlsFiles;
+use crate::token_file::TokenFile;
 
-/// Whoever connects is to have asked by then,
-const ASKED: Duration = Duration::from_secs(2);
-/// and taken the answer by then.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// One that asks slowly keeps one of so many busy. They sleep in accept(2), and have touched a page or two of their stacks.
-const THREADS: usize = 16;
-/// So many stay free for who asks: one more that has not asked yet, and the oldest of those is hung up on.
-const FREE: usize = 4;
-/// A request is a line and some headers.
-const MOST_BYTES: usize = 8 << 10;
-const MOST_HEADERS: usize = 64;
+/// A request has to be complete within this time,
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// and the whole connection, answer included, has to end within this one.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// A slow client occupies one of these threads. They sleep in accept(2), and have touched a page or two of their stacks.
+const SERVER_THREADS: usize = 16;
+/// So many threads stay free for clients that do ask: when one more connects, the oldest silent connection is closed.
+const MIN_FREE_THREADS: usize = 4;
+/// A request is a line and some headers, so it is small.
+const MAX_REQUEST_BYTES: usize = 8 << 10;
+const MAX_HEADERS: usize = 64;
 
-/// What is answered.
+/// The answers to scrapes, and the counts of them.
 #[derive(Debug, Default)]
-pub struct Page {
-    now: Mutex<Now>,
-    /// Connections that have not asked yet, the oldest first.
+pub struct ScrapePage {
+    served: Mutex<ServedText>,
+    /// Connections that have sent no request yet, the oldest first.
     silent: Mutex<VecDeque<Arc<TcpStream>>>,
 }
 
 #[derive(Debug, Default)]
-struct Now {
+struct ServedText {
     metrics: Arc<str>,
-    /// When that is too old: whoever counts has hung.
+    /// After this time the text is too old, since the counting must have hung.
     until: Option<Instant>,
     scrapes: u64,
     refused: u64,
 }
 
-impl Page {
-    fn now(&self) -> std::sync::MutexGuard<'_, Now> {
-        // what another thread was doing when it failed is not half done: each change is one assignment
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+impl ScrapePage {
+    fn lock_served(&self) -> std::sync::MutexGuard<'_, ServedText> {
+        // A thread that failed leaves nothing half done: each change is one assignment.
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn silent(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<TcpStream>>> {
+    fn lock_silent(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<TcpStream>>> {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn came(&self, stream: &Arc<TcpStream>) {
-        let mut silent = self.silent();
+    fn add_silent(&self, stream: &Arc<TcpStream>) {
+        let mut silent = self.lock_silent();
         silent.push_back(Arc::clone(stream));
-        if silent.len() > THREADS - FREE
+        if silent.len() > SERVER_THREADS - MIN_FREE_THREADS
             && let Some(oldest) = silent.pop_front()
         {
-            // its thread reads the end
+            // The thread that serves it reads the end.
             let _ = oldest.shutdown(Shutdown::Both);
         }
     }
 
-    /// It has asked, or its end has come.
-    fn heard(&self, stream: &Arc<TcpStream>) {
-        self.silent().retain(|other| !Arc::ptr_eq(other, stream));
+    /// Called when its request is complete, or its end has come.
+    fn remove_silent(&self, stream: &Arc<TcpStream>) {
+        self.lock_silent()
+            .retain(|other| !Arc::ptr_eq(other, stream));
     }
 
-    /// From now on this is what is answered; the agent is well for so long.
-    pub fn set(&self, metrics: String, good_for: Duration) {
-        let mut now = self.now();
+    /// Sets the text that is served from now on; the agent counts as healthy for so long.
+    pub fn set_metrics(&self, metrics: String, good_for: Duration) {
+        let mut now = self.lock_served();
         now.metrics = metrics.into();
         now.until = Some(Instant::now() + good_for);
     }
 
-    /// How often `/metrics` was answered, and how many connections were refused, not understood or late.
+    /// Number of scrapes of `/metrics`, and of connections that were refused, not understood or late.
     #[must_use]
-    pub fn counts(&self) -> (u64, u64) {
-        let now = self.now();
+    pub fn request_counts(&self) -> (u64, u64) {
+        let now = self.lock_served();
         (now.scrapes, now.refused)
     }
 }
 
-/// Answers from now on, until the process ends.
+/// Serves scrapes from threads of its own, until the process ends.
 ///
 /// # Errors
 ///
 /// The address can't be listened at.
-pub fn start(
+pub fn start_server(
     listen: SocketAddr,
-    token: Option<Secret>,
-    tls: Option<Tls>,
-    page: Arc<Page>,
+    token: Option<TokenFile>,
+    tls: Option<TlsFiles>,
+    page: Arc<ScrapePage>,
 ) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(listen).with_context(|| format!("listen at {listen}"))?;
     let at = listener.local_addr().context("listen")?;
     let token = token.map(Arc::new);
     let tls = tls.map(Arc::new);
-    for n in 0..THREADS {
+    for n in 0..SERVER_THREADS {
         let listener = listener.try_clone().context("listen")?;
         let (token, tls, page) = (token.clone(), tls.clone(), Arc::clone(&page));
         let answer = move || {
             loop {
                 match listener.accept() {
-                    // whoever hangs up in the middle has only itself to blame
+                    // A client that hangs up in the middle is no error of the agent's.
                     Ok((stream, _)) => {
-                        connected(&Arc::new(stream), tls.as_deref(), token.as_deref(), &page);
+                        serve_connection(
+                            &Arc::new(stream),
+                            tls.as_deref(),
+                            token.as_deref(),
+                            &page,
+                        );
                     }
-                    // out of descriptors: others may close theirs
+                    // The process is out of descriptors: others may close theirs.
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
             }
@@ -128,43 +134,49 @@ pub fn start(
     Ok(at)
 }
 
-fn connected(stream: &Arc<TcpStream>, tls: Option<&Tls>, token: Option<&Secret>, page: &Page) {
-    page.came(stream);
-    let answered = conversation(stream, tls, token, page);
-    page.heard(stream);
-    let mut now = page.now();
+fn serve_connection(
+    stream: &Arc<TcpStream>,
+    tls: Option<&TlsFiles>,
+    token: Option<&TokenFile>,
+    page: &ScrapePage,
+) {
+    page.add_silent(stream);
+    let answered = answer_before_deadline(stream, tls, token, page);
+    page.remove_silent(stream);
+    let mut now = page.lock_served();
     match answered {
-        Ok(Outcome::Metrics) => now.scrapes += 1,
-        Ok(Outcome::Other) => {}
-        // whoever asks for nothing in time, speaks no TLS, trusts another certificate, or hangs up in the middle
-        Ok(Outcome::Refused) | Err(_) => now.refused += 1,
+        Ok(RequestKind::Metrics) => now.scrapes += 1,
+        Ok(RequestKind::Other) => {}
+        // The client sent no request in time, speaks no TLS, trusts another certificate, or hung up in the middle.
+        Ok(RequestKind::Refused) | Err(_) => now.refused += 1,
     }
 }
 
-enum Outcome {
+enum RequestKind {
     Metrics,
     Other,
     Refused,
 }
 
-fn conversation(
+fn answer_before_deadline(
     stream: &Arc<TcpStream>,
-    tls: Option<&Tls>,
-    token: Option<&Secret>,
-    page: &Page,
-) -> io::Result<Outcome> {
+    tls: Option<&TlsFiles>,
+    token: Option<&TokenFile>,
+    page: &ScrapePage,
+) -> io::Result<RequestKind> {
     let now = Instant::now();
-    let heard = || page.heard(stream);
-    let mut stream = Hurried {
+    let heard = || page.remove_silent(stream);
+    let mut stream = DeadlineStream {
         stream,
-        asked_by: now + ASKED,
-        until: now + PATIENCE,
+        asked_by: now + REQUEST_TIMEOUT,
+        until: now + CONNECTION_TIMEOUT,
     };
     let Some(tls) = tls else {
-        return answer(&mut stream, token, page, heard);
+        return answer_request(&mut stream, token, page, heard);
     };
-    let mut connection = rustls::ServerConnection::new(tls.config()).map_err(io::Error::other)?;
-    let answered = answer(
+    let mut connection =
+        rustls::ServerConnection::new(tls.server_config()).map_err(io::Error::other)?;
+    let answered = answer_request(
         &mut rustls::Stream::new(&mut connection, &mut stream),
         token,
         page,
@@ -175,15 +187,15 @@ fn conversation(
     Ok(answered)
 }
 
-fn answer(
+fn answer_request(
     stream: &mut (impl Read + Write),
-    token: Option<&Secret>,
-    page: &Page,
+    token: Option<&TokenFile>,
+    page: &ScrapePage,
     heard: impl FnOnce(),
-) -> io::Result<Outcome> {
+) -> io::Result<RequestKind> {
     let asked = read_request(stream)?;
     heard();
-    let (status, kind, body) = reply(&asked, token, page);
+    let (status, kind, body) = compose_reply(&asked, token, page);
     let authenticate = if status.starts_with("401") {
         "WWW-Authenticate: Bearer\r\n"
     } else {
@@ -194,24 +206,24 @@ fn answer(
         body.len()
     );
     stream.write_all(head.as_bytes())?;
-    if !asked.head {
+    if !asked.is_head {
         stream.write_all(body.as_bytes())?;
     }
     Ok(match (status, asked.path.as_str()) {
-        ("200 OK", "/metrics") => Outcome::Metrics,
-        ("200 OK", _) | (_, "/healthz") => Outcome::Other,
-        _ => Outcome::Refused,
+        ("200 OK", "/metrics") => RequestKind::Metrics,
+        ("200 OK", _) | (_, "/healthz") => RequestKind::Other,
+        _ => RequestKind::Refused,
     })
 }
 
-/// A connection with one deadline for all that is read from it, and one for all that is done on it.
-struct Hurried<'a> {
+/// A connection with one deadline for all reads, and one for everything else.
+struct DeadlineStream<'a> {
     stream: &'a TcpStream,
     asked_by: Instant,
     until: Instant,
 }
 
-fn left(until: Instant) -> io::Result<Option<Duration>> {
+fn time_left(until: Instant) -> io::Result<Option<Duration>> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
@@ -219,16 +231,16 @@ fn left(until: Instant) -> io::Result<Option<Duration>> {
     Ok(Some(left))
 }
 
-impl Read for Hurried<'_> {
+impl Read for DeadlineStream<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(left(self.asked_by)?)?;
+        self.stream.set_read_timeout(time_left(self.asked_by)?)?;
         self.stream.read(to)
     }
 }
 
-impl Write for Hurried<'_> {
+impl Write for DeadlineStream<'_> {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(left(self.until)?)?;
+        self.stream.set_write_timeout(time_left(self.until)?)?;
         self.stream.write(from)
     }
 
@@ -238,15 +250,15 @@ impl Write for Hurried<'_> {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
-    /// Empty: nothing that was understood.
+struct ScrapeRequest {
+    /// Empty where the request was not understood.
     path: String,
-    head: bool,
-    allowed_method: bool,
+    is_head: bool,
+    is_allowed_method: bool,
     bearer: Option<String>,
 }
 
-fn read_request(stream: &mut impl Read) -> io::Result<Asked> {
+fn read_request(stream: &mut impl Read) -> io::Result<ScrapeRequest> {
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
     loop {
@@ -255,22 +267,22 @@ fn read_request(stream: &mut impl Read) -> io::Result<Asked> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         bytes.extend_from_slice(&part[..n]);
-        match parse(&bytes) {
+        match parse_request(&bytes) {
             Some(asked) => return Ok(asked),
-            None if bytes.len() > MOST_BYTES => return Ok(Asked::default()),
+            None if bytes.len() > MAX_REQUEST_BYTES => return Ok(ScrapeRequest::default()),
             None => {}
         }
     }
 }
 
-/// `None`: there is more to come.
-fn parse(bytes: &[u8]) -> Option<Asked> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+/// `None` means that the request is not complete.
+fn parse_request(bytes: &[u8]) -> Option<ScrapeRequest> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Partial) => return None,
         Ok(httparse::Status::Complete(_)) => {}
-        Err(_) => return Some(Asked::default()),
+        Err(_) => return Some(ScrapeRequest::default()),
     }
     let bearer = request
         .headers
@@ -281,31 +293,31 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let path = request.path.unwrap_or_default();
     let method = request.method.unwrap_or_default();
-    Some(Asked {
+    Some(ScrapeRequest {
         path: path.split('?').next().unwrap_or_default().to_owned(),
-        head: method == "HEAD",
-        allowed_method: matches!(method, "GET" | "HEAD"),
+        is_head: method == "HEAD",
+        is_allowed_method: matches!(method, "GET" | "HEAD"),
         bearer: bearer.map(|(_, token)| token.trim().to_owned()),
     })
 }
 
-fn reply(
-    asked: &Asked,
-    token: Option<&Secret>,
-    page: &Page,
+fn compose_reply(
+    asked: &ScrapeRequest,
+    token: Option<&TokenFile>,
+    page: &ScrapePage,
 ) -> (&'static str, &'static str, Arc<str>) {
-    const TEXT: &str = "text/plain; charset=utf-8";
-    let say = |status, text: &str| (status, TEXT, Arc::from(text));
+    const PLAIN_TEXT_TYPE: &str = "text/plain; charset=utf-8";
+    let say = |status, text: &str| (status, PLAIN_TEXT_TYPE, Arc::from(text));
     if asked.path.is_empty() {
         return say("400 Bad Request", "that is no request of HTTP\n");
     }
-    if !asked.allowed_method {
+    if !asked.is_allowed_method {
         return say("405 Method Not Allowed", "GET is all that there is\n");
     }
     match asked.path.as_str() {
-        // says nothing of the host, so it needs no token: a kubelet has none
+        // Health says nothing of the host and needs no token: a kubelet has none.
         "/healthz" => {
-            let until = page.now().until;
+            let until = page.lock_served().until;
             match until {
                 Some(until) if Instant::now() < until => say("200 OK", "ok\n"),
                 Some(_) => say(
@@ -317,25 +329,27 @@ fn reply(
         }
         "/metrics" => {
             let given = asked.bearer.as_deref().unwrap_or_default();
-            if token.is_some_and(|token| !same(token.get().as_bytes(), given.as_bytes())) {
+            if token.is_some_and(|token| {
+                !is_equal_in_constant_time(token.get().as_bytes(), given.as_bytes())
+            }) {
                 return say(
                     "401 Unauthorized",
                     "Authorization: Bearer TOKEN is needed\n",
                 );
             }
-            let metrics = Arc::clone(&page.now().metrics);
+            let metrics = Arc::clone(&page.lock_served().metrics);
             if metrics.is_empty() {
                 return say("503 Service Unavailable", "nothing is counted yet\n");
             }
-            ("200 OK", CONTENT_TYPE, metrics)
+            ("200 OK", OPENMETRICS_CONTENT_TYPE, metrics)
         }
         "/" => say("200 OK", "quell agent: /metrics, /healthz\n"),
         _ => say("404 Not Found", "there are /metrics and /healthz\n"),
     }
 }
 
-/// Takes as long whichever byte differs.
-fn same(a: &[u8], b: &[u8]) -> bool {
+/// Compares in a time that does not depend on which byte differs, so that a client can't guess the token byte by byte.
+fn is_equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     let differ = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && differ == 0
 }

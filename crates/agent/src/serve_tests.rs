@@ -10,10 +10,10 @@ fn ask(at: SocketAddr, request: &str) -> String {
     said
 }
 
-fn secret(token: &str) -> Secret {
+fn secret(token: &str) -> TokenFile {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), token).expect("written");
-    Secret::read(file.path()).expect("a token")
+    TokenFile::read(file.path()).expect("a token")
 }
 
 fn get(at: SocketAddr, path: &str, more: &str) -> String {
@@ -23,8 +23,8 @@ fn get(at: SocketAddr, path: &str, more: &str) -> String {
 /// Check what each path answers before and after there are figures, and with and without the token.
 #[test]
 fn paths_answer() {
-    let page = Arc::new(Page::default());
-    let at = start(
+    let page = Arc::new(ScrapePage::default());
+    let at = start_server(
         ([127, 0, 0, 1], 0).into(),
         Some(secret("abc")),
         None,
@@ -34,7 +34,7 @@ fn paths_answer() {
     let token = "Authorization: Bearer abc\r\n";
     assert!(get(at, "/healthz", "").starts_with("HTTP/1.1 503"));
     assert!(get(at, "/metrics", token).starts_with("HTTP/1.1 503"));
-    page.set("# EOF\n".to_owned(), Duration::from_secs(60));
+    page.set_metrics("# EOF\n".to_owned(), Duration::from_secs(60));
     let said = get(at, "/metrics?a=b", token);
     assert!(
         said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\n# EOF\n"),
@@ -61,7 +61,7 @@ fn paths_answer() {
         head.contains("Content-Length: 6") && head.ends_with("\r\n\r\n"),
         "{head}"
     );
-    page.set("# EOF\n".to_owned(), Duration::ZERO);
+    page.set_metrics("# EOF\n".to_owned(), Duration::ZERO);
     assert!(get(at, "/healthz", "").contains("too long"));
 }
 
@@ -69,15 +69,15 @@ fn paths_answer() {
 /// few seconds at most.
 #[test]
 fn nobody_holds_it_up() {
-    let page = Arc::new(Page::default());
-    page.set("# EOF\n".to_owned(), Duration::from_secs(60));
-    let at = start(([127, 0, 0, 1], 0).into(), None, None, page).expect("it listens");
-    let _silent: Vec<_> = (0..3 * THREADS)
+    let page = Arc::new(ScrapePage::default());
+    page.set_metrics("# EOF\n".to_owned(), Duration::from_secs(60));
+    let at = start_server(([127, 0, 0, 1], 0).into(), None, None, page).expect("it listens");
+    let _silent: Vec<_> = (0..3 * SERVER_THREADS)
         .map(|_| TcpStream::connect(at).expect("a connection"))
         .collect();
     let long = format!(
         "GET /metrics HTTP/1.1\r\nA: {}\r\n",
-        "a".repeat(2 * MOST_BYTES)
+        "a".repeat(2 * MAX_REQUEST_BYTES)
     );
     let mut stream = TcpStream::connect(at).expect("a connection");
     // it may hang up before it has read all
@@ -91,9 +91,10 @@ fn nobody_holds_it_up() {
 /// every scrape is answered at once.
 #[test]
 fn silence_keeps_nobody_out() {
-    let page = Arc::new(Page::default());
-    page.set("# EOF\n".to_owned(), Duration::from_secs(60));
-    let at = start(([127, 0, 0, 1], 0).into(), None, None, Arc::clone(&page)).expect("it listens");
+    let page = Arc::new(ScrapePage::default());
+    page.set_metrics("# EOF\n".to_owned(), Duration::from_secs(60));
+    let at = start_server(([127, 0, 0, 1], 0).into(), None, None, Arc::clone(&page))
+        .expect("it listens");
     let mut silent = VecDeque::new();
     let mut late = 0;
     for _ in 0..500 {
@@ -106,10 +107,13 @@ fn silence_keeps_nobody_out() {
         let began = Instant::now();
         assert!(get(at, "/metrics", "").starts_with("HTTP/1.1 200"));
         // long before one that says nothing would have had its time; but now and then a machine is busy
-        late += u32::from(began.elapsed() >= ASKED);
-        assert!(late < 20, "{late} scrapes took longer than {ASKED:?}");
+        late += u32::from(began.elapsed() >= REQUEST_TIMEOUT);
+        assert!(
+            late < 20,
+            "{late} scrapes took longer than {REQUEST_TIMEOUT:?}"
+        );
     }
-    assert!(page.counts().1 > 0);
+    assert!(page.request_counts().1 > 0);
 }
 
 /// Check that with a certificate scrapes are answered by TLS alone, and that whoever speaks none is counted.
@@ -117,10 +121,10 @@ fn silence_keeps_nobody_out() {
 fn tls_is_spoken() {
     let dir = tempfile::tempdir().expect("a directory");
     let [cert, key] = crate::tls::tests::pair(dir.path(), "a");
-    let page = Arc::new(Page::default());
-    page.set("# EOF\n".to_owned(), Duration::from_secs(60));
-    let tls = Tls::read(&cert, &key).expect("a pair");
-    let at = start(
+    let page = Arc::new(ScrapePage::default());
+    page.set_metrics("# EOF\n".to_owned(), Duration::from_secs(60));
+    let tls = TlsFiles::read(&cert, &key).expect("a pair");
+    let at = start_server(
         ([127, 0, 0, 1], 0).into(),
         None,
         Some(tls),
@@ -155,8 +159,8 @@ fn tls_is_spoken() {
     let _ = stream.read_to_end(&mut said);
     assert!(!said.starts_with(b"HTTP"), "{said:?}");
     let until = Instant::now() + Duration::from_secs(300);
-    while page.counts() != (1, 2) {
-        assert!(Instant::now() < until, "{:?}", page.counts());
+    while page.request_counts() != (1, 2) {
+        assert!(Instant::now() < until, "{:?}", page.request_counts());
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -165,7 +169,7 @@ proptest! {
     /// Check that whatever bytes come, they are a request, none, or unfinished.
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let asked = parse(&bytes);
+        let asked = parse_request(&bytes);
         if let Some(asked) = asked && !asked.path.is_empty() {
             prop_assert!(bytes.windows(2).any(|w| w == b"\n\n" || w == b"\r\n"));
         }

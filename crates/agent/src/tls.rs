@@ -8,35 +8,35 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::renewed::Renewed;
-use crate::small;
+use crate::reloaded_files::ReloadedFiles;
+use crate::small_file;
 
-/// What connections are begun with.
+/// The settings that connections begin with.
 #[derive(Debug)]
-pub struct Tls(Renewed<Arc<ServerConfig>>);
+pub struct TlsFiles(ReloadedFiles<Arc<ServerConfig>>);
 
-impl Tls {
-    /// Reads both.
+impl TlsFiles {
+    /// Reads the certificate and the key.
     ///
     /// # Errors
     ///
     /// One can't be read, is no PEM, or the key is not the certificate's.
     pub fn read(cert: &Path, key: &Path) -> anyhow::Result<Self> {
-        let of = |paths: &[PathBuf]| read(&paths[0], &paths[1]);
-        Renewed::read(vec![cert.to_owned(), key.to_owned()], of).map(Self)
+        let of = |paths: &[PathBuf]| read_server_config(&paths[0], &paths[1]);
+        ReloadedFiles::read(vec![cert.to_owned(), key.to_owned()], of).map(Self)
     }
 
-    /// For a connection that begins now. Files that were written since are read again; while they don't fit each other,
-    /// half-renewed, the old ones count.
+    /// The settings for a new connection. Files that were written since are read again; while they don't fit each other, for
+    /// instance half-renewed, the old ones stay in use.
     #[must_use]
-    pub fn config(&self) -> Arc<ServerConfig> {
+    pub fn server_config(&self) -> Arc<ServerConfig> {
         self.0.get()
     }
 }
 
-fn read(cert: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
-    small::check(cert)?;
-    small::check(key)?;
+fn read_server_config(cert: &Path, key: &Path) -> anyhow::Result<Arc<ServerConfig>> {
+    small_file::ensure_small_file(cert)?;
+    small_file::ensure_small_file(key)?;
     let in_cert = || format!("read the certificate in {}", cert.display());
     let chain = CertificateDer::pem_file_iter(cert).with_context(in_cert)?;
     let chain: Vec<_> = chain.collect::<Result<_, _>>().with_context(in_cert)?;
@@ -83,8 +83,9 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path();
         let ([cert, key], [cert2, key2]) = (pair(dir, "a"), pair(dir, "b"));
-        let wrong =
-            |cert: &Path, key: &Path| format!("{:#}", Tls::read(cert, key).expect_err("refused"));
+        let wrong = |cert: &Path, key: &Path| {
+            format!("{:#}", TlsFiles::read(cert, key).expect_err("refused"))
+        };
         assert!(
             wrong(&cert, &key2).contains("b.key"),
             "{}",
@@ -98,9 +99,9 @@ pub(crate) mod tests {
         assert!(wrong(&dir.join("none"), &key).contains("none"));
         assert!(wrong(&cert, &cert).contains("read the key"));
 
-        let tls = Tls::read(&cert, &key).expect("both are right");
-        let first = tls.config();
-        assert!(Arc::ptr_eq(&first, &tls.config()));
+        let tls = TlsFiles::read(&cert, &key).expect("both are right");
+        let first = tls.server_config();
+        assert!(Arc::ptr_eq(&first, &tls.server_config()));
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
         let renew = |from: &Path, to: &Path| {
             std::fs::copy(from, to).expect("copied");
@@ -111,8 +112,8 @@ pub(crate) mod tests {
                 .expect("a time");
         };
         renew(&cert2, &cert);
-        assert!(Arc::ptr_eq(&first, &tls.config()));
+        assert!(Arc::ptr_eq(&first, &tls.server_config()));
         renew(&key2, &key);
-        assert!(!Arc::ptr_eq(&first, &tls.config()));
+        assert!(!Arc::ptr_eq(&first, &tls.server_config()));
     }
 }

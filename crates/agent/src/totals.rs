@@ -1,37 +1,21 @@
-//! What was counted since the agent started, over all probes that it has attached.
+//! Counts since the agent started, summed over all probes that it has attached.
 
 use std::collections::BTreeMap;
 
 use quell_event::{Cause, Counts, Histogram, Lost, Mechanism, Tally, Watched};
 
-use crate::groups::{Groups, Memory};
-
-/// Who was hit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
-    /// How often.
-    pub hits: u64,
-    /// For how long in all, ns.
-    pub stall_ns: u64,
-}
-
-impl Hits {
-    /// So many more, for so long.
-    pub(crate) fn add(&mut self, hits: u64, stall_ns: u64) {
-        self.hits += hits;
-        self.stall_ns += stall_ns;
-    }
-}
+use crate::named_cgroups::{MemoryTime, NamedCgroups};
+use crate::victim_hits::VictimHits;
 
 /// Sums that only grow.
 #[derive(Debug, Default)]
-pub struct Totals {
+pub struct HostTotals {
     /// By cause.
     pub causes: BTreeMap<&'static str, Counts>,
-    /// Victims whose own memory it was.
-    pub involved: Hits,
-    /// Victims that had nothing to do with it.
-    pub bystanders: Hits,
+    /// Victims that ran the memory's own process.
+    pub involved: VictimHits,
+    /// Victims that ran another process.
+    pub bystanders: VictimHits,
     /// From queueing the first request until the last victim is done.
     pub wait: Histogram,
     /// From queueing until the handler starts.
@@ -39,7 +23,7 @@ pub struct Totals {
     /// Time in the handler.
     pub stall: Histogram,
     /// The same three, of the last interval alone.
-    pub last: [Histogram; 3],
+    pub last_interval: [Histogram; 3],
     /// Flushes that found nobody to interrupt.
     pub empty_sends: u64,
     /// Victims whose handler was not seen.
@@ -48,23 +32,23 @@ pub struct Totals {
     pub untimed: u64,
     /// About how many came while the probe was attached anew, and were not counted.
     pub renewed: u64,
-    /// What is missing.
+    /// Number of records that the probe lost, by kind.
     pub lost: Lost,
-    /// By cgroup.
-    pub groups: Groups,
-    /// Time in memory management by mechanism; `None` where nobody looks.
-    pub memory: Option<BTreeMap<Mechanism, Memory>>,
-    /// Whether its `blocked_ns` are looked at.
+    /// By cgroup, of which the busiest have names.
+    pub cgroups: NamedCgroups,
+    /// Time in memory management by mechanism; `None` where it is not sampled.
+    pub memory: Option<BTreeMap<Mechanism, MemoryTime>>,
+    /// Whether sleeps are watched, so that `blocked_ns` are known.
     pub sees_sleeps: bool,
-    /// Samples of that time, and sleeps, that found no room.
+    /// Samples that found no room in the probe's tables.
     pub lost_samples: u64,
-    /// See `lost_samples`.
+    /// Sleeps that found no room in the probe's tables.
     pub lost_sleeps: u64,
 }
 
-impl Totals {
-    /// Adds what came in an interval that began at this time (ns since 1970), of a probe that tells cgroups apart, and where
-    /// the time went in it.
+impl HostTotals {
+    /// Adds the counts of an interval that began at this time (ns since 1970), from a probe that distinguishes cgroups, and the
+    /// account of its time.
     pub fn add(&mut self, interval: &Tally, watched: Option<&Watched>, began_ns: u64) {
         for culprit in &interval.culprits {
             let counts = self.causes.entry(culprit.cause.name()).or_default();
@@ -81,7 +65,7 @@ impl Totals {
         self.wait.merge(&interval.wait);
         self.delay.merge(&interval.delay);
         self.stall.merge(&interval.stall);
-        self.last = [
+        self.last_interval = [
             interval.wait.clone(),
             interval.delay.clone(),
             interval.stall.clone(),
@@ -94,30 +78,30 @@ impl Totals {
         self.lost.details += interval.lost.details;
         self.lost.crowded += interval.lost.crowded;
         self.lost.wrong_stacks += interval.lost.wrong_stacks;
-        self.groups.add(interval, watched, began_ns);
+        self.cgroups.add(interval, watched, began_ns);
         if let Some(watched) = watched {
             self.sees_sleeps = watched.sees_sleeps;
             self.lost_samples += watched.lost_samples;
             self.lost_sleeps += watched.lost_sleeps;
             let memory = self.memory.get_or_insert_default();
             for row in &watched.rows {
-                let more = Memory::of(watched, row);
+                let more = MemoryTime::of_row(watched, row);
                 memory.entry(row.mechanism).or_default().add(more);
             }
         }
     }
 
-    /// Of all causes.
+    /// Sum over all causes.
     #[must_use]
-    pub fn sum(&self) -> Counts {
+    pub fn all_causes(&self) -> Counts {
         let mut sum = Counts::default();
         self.causes.values().for_each(|counts| sum.add(counts));
         sum
     }
 
-    /// Of one.
+    /// The counts of one cause.
     #[must_use]
-    pub fn of(&self, cause: Cause) -> Counts {
+    pub fn cause_counts(&self, cause: Cause) -> Counts {
         self.causes.get(cause.name()).cloned().unwrap_or_default()
     }
 }

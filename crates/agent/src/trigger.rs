@@ -1,40 +1,40 @@
-//! When a trace is worth its cost: rules over what was counted between two looks.
+//! When a trace is worth its cost: rules over the counts between two looks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// A day is remembered in so many slots; one number each.
-const SLOTS: usize = 288;
-const SLOT: Duration = Duration::from_secs(300);
-/// Before so many slots are known there is no day to compare with.
-const KNOWN: usize = 12;
-/// Fewer a second are no regression, whatever they were before: a host that did nothing would always have one.
-const FEWEST: f64 = 10.0;
-/// A p99 of fewer waits is one of them.
-const WAITS: u64 = 20;
+/// The last day is kept as so many slots, one number each.
+const DAY_SLOTS: usize = 288;
+const SLOT_DURATION: Duration = Duration::from_secs(300);
+/// With fewer slots there is no day to compare with.
+const MIN_KNOWN_SLOTS: usize = 12;
+/// A lower rate is no regression, however low it was before: an idle host would have one at every start of a program.
+const MIN_REGRESSION_RATE: f64 = 10.0;
+/// A 99 % quantile of fewer waits would be one of them by chance.
+const MIN_P99_WAITS: u64 = 20;
 
 /// One rule: exactly one of its conditions is written.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Rule {
-    /// What its traces are called after.
+pub struct TriggerRule {
+    /// Its name, which is part of its traces' names.
     pub name: String,
-    /// So many shootdowns a second, over one look.
+    /// Fires at so many shootdowns a second, over one look.
     pub rate: Option<f64>,
-    /// The wait that 99 % don't exceed, us.
+    /// Fires if the 99 % quantile of the waits is so long, us.
     pub wait_p99_us: Option<f64>,
-    /// Whether any hit on an isolated CPU is one too many.
+    /// Whether it fires at any hit on an isolated CPU.
     pub isolated: Option<bool>,
-    /// So many times what 95 % of the last day's slots of five minutes had.
+    /// Fires at so many times the rate that 95 % of the last day's slots of five minutes stay below.
     pub regression: Option<f64>,
 }
 
-impl Rule {
-    /// What is wrong with it.
+impl TriggerRule {
+    /// The first mistake in it, in one line.
     #[must_use]
-    pub fn mistake(&self) -> Option<String> {
+    pub fn first_mistake(&self) -> Option<String> {
         let usual = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if self.name.is_empty() || self.name.len() > 32 || !self.name.chars().all(usual) {
             return Some(format!(
@@ -61,35 +61,35 @@ impl Rule {
     }
 }
 
-/// What one look saw.
+/// Figures of one look that rules need.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
-    /// Since the look before, by a clock that never jumps.
-    pub over: Duration,
+pub struct LookSummary {
+    /// Time since the look before, by a clock that never jumps.
+    pub duration: Duration,
     /// Shootdowns.
     pub shootdowns: u64,
-    /// How many waits were timed at most, not for how many they stand, and what 99 % of them didn't exceed, ns.
+    /// Upper bound for the number of waits that were timed, not of those that they stand for.
     pub waits: u64,
-    /// See `waits`.
+    /// The 99 % quantile of these waits, ns.
     pub wait_p99_ns: u64,
     /// Hits on isolated CPUs.
     pub isolated_hits: u64,
 }
 
-/// The last day: the rates of its slots. Of always the same size.
+/// The rates of the last day's slots, of which there are never more.
 #[derive(Debug, Default)]
-struct Day {
+struct LastDay {
     slots: VecDeque<f64>,
     shootdowns: u64,
     over: Duration,
 }
 
-impl Day {
-    /// The rate of the slot that has just ended, and what 95 % of those before it had.
-    fn add(&mut self, seen: &Seen) -> Option<(f64, f64)> {
+impl LastDay {
+    /// At the end of a slot its rate, and the rate that 95 % of the slots before it stay below.
+    fn add_look(&mut self, seen: &LookSummary) -> Option<(f64, f64)> {
         self.shootdowns += seen.shootdowns;
-        self.over += seen.over;
-        if self.over < SLOT {
+        self.over += seen.duration;
+        if self.over < SLOT_DURATION {
             return None;
         }
         let rate = self.shootdowns as f64 / self.over.as_secs_f64();
@@ -99,31 +99,31 @@ impl Day {
         let usual = sorted
             .get((sorted.len() * 95).div_ceil(100).saturating_sub(1))
             .copied();
-        if self.slots.len() == SLOTS {
+        if self.slots.len() == DAY_SLOTS {
             self.slots.pop_front();
         }
         self.slots.push_back(rate);
         usual
-            .filter(|_| sorted.len() >= KNOWN)
+            .filter(|_| sorted.len() >= MIN_KNOWN_SLOTS)
             .map(|usual| (rate, usual))
     }
 }
 
-/// The rules, and what they remember.
+/// The rules, and their state.
 #[derive(Debug, Default)]
 pub struct Triggers {
-    rules: Vec<Rule>,
-    day: Day,
-    /// Until then each is quiet, by the sum of all looks.
+    rules: Vec<TriggerRule>,
+    day: LastDay,
+    /// The end of each rule's pause, by the sum of all looks' time.
     quiet: Vec<Duration>,
     pause: Duration,
     now: Duration,
 }
 
 impl Triggers {
-    /// A rule that [rests](Self::rest) is quiet for the pause.
+    /// A rule that [has been rested](Self::rest_rule) is quiet for the pause.
     #[must_use]
-    pub fn new(rules: Vec<Rule>, pause: Duration) -> Self {
+    pub fn new(rules: Vec<TriggerRule>, pause: Duration) -> Self {
         Self {
             quiet: vec![Duration::ZERO; rules.len()],
             rules,
@@ -132,39 +132,43 @@ impl Triggers {
         }
     }
 
-    /// The rules that what was seen breaks, by number, and why; those that are quiet are left out.
-    pub fn look(&mut self, seen: &Seen) -> Vec<(usize, String)> {
-        self.now += seen.over;
-        let slot = self.day.add(seen);
+    /// The rules that fire at this look, by number, with the reason; rules that are quiet are left out.
+    pub fn broken_rules(&mut self, seen: &LookSummary) -> Vec<(usize, String)> {
+        self.now += seen.duration;
+        let slot = self.day.add_look(seen);
         let rules = self.rules.iter().enumerate();
         let rules = rules.filter(|(n, _)| self.quiet[*n] <= self.now);
         rules
-            .filter_map(|(n, rule)| Some((n, broken(rule, seen, slot)?)))
+            .filter_map(|(n, rule)| Some((n, broken_reason(rule, seen, slot)?)))
             .collect()
     }
 
-    /// What a rule is called.
+    /// The rule's name.
     #[must_use]
-    pub fn name(&self, n: usize) -> &str {
+    pub fn rule_name(&self, n: usize) -> &str {
         &self.rules[n].name
     }
 
-    /// It has begun a trace, or could not: it is quiet now.
-    pub fn rest(&mut self, n: usize) {
+    /// Makes the rule quiet for the pause. It is called when a trace was begun or could not be.
+    pub fn rest_rule(&mut self, n: usize) {
         self.quiet[n] = self.now + self.pause;
     }
 }
 
-fn broken(rule: &Rule, seen: &Seen, slot: Option<(f64, f64)>) -> Option<String> {
+fn broken_reason(
+    rule: &TriggerRule,
+    seen: &LookSummary,
+    slot: Option<(f64, f64)>,
+) -> Option<String> {
     if let Some(most) = rule.rate {
-        let rate = seen.shootdowns as f64 / seen.over.as_secs_f64();
-        // the first look has no time before it
+        let rate = seen.shootdowns as f64 / seen.duration.as_secs_f64();
+        // The first look has no time before it.
         return (rate.is_finite() && rate >= most)
             .then(|| format!("{rate:.0} shootdowns a second"));
     }
     if let Some(most) = rule.wait_p99_us {
         let p99 = seen.wait_p99_ns as f64 / 1e3;
-        return (seen.waits >= WAITS && p99 >= most).then(|| {
+        return (seen.waits >= MIN_P99_WAITS && p99 >= most).then(|| {
             format!(
                 "99 % of the {} waits that were timed took up to {p99:.0} µs",
                 seen.waits
@@ -177,7 +181,7 @@ fn broken(rule: &Rule, seen: &Seen, slot: Option<(f64, f64)>) -> Option<String> 
     }
     let (rate, usual) = slot?;
     let factor = rule.regression?;
-    (rate >= FEWEST && rate > factor * usual).then(|| format!("{rate:.0} shootdowns a second for five minutes; 95 % of the last day had up to {usual:.0}"))
+    (rate >= MIN_REGRESSION_RATE && rate > factor * usual).then(|| format!("{rate:.0} shootdowns a second for five minutes; 95 % of the last day had up to {usual:.0}"))
 }
 
 #[cfg(test)]
@@ -186,15 +190,15 @@ mod tests {
 
     use super::*;
 
-    fn rule(text: &str) -> Rule {
+    fn rule(text: &str) -> TriggerRule {
         toml::from_str(&format!("name = 'a'\n{text}")).unwrap()
     }
 
-    fn seen(shootdowns: u64) -> Seen {
-        Seen {
-            over: Duration::from_secs(10),
+    fn seen(shootdowns: u64) -> LookSummary {
+        LookSummary {
+            duration: Duration::from_secs(10),
             shootdowns,
-            ..Seen::default()
+            ..LookSummary::default()
         }
     }
 
@@ -207,7 +211,7 @@ mod tests {
             "isolated = true",
             "regression = 3",
         ] {
-            assert_eq!(rule(right).mistake(), None, "{right}");
+            assert_eq!(rule(right).first_mistake(), None, "{right}");
         }
         for wrong in [
             "",
@@ -217,22 +221,22 @@ mod tests {
             "isolated = false",
             "regression = 1",
         ] {
-            assert!(rule(wrong).mistake().is_some(), "{wrong}");
+            assert!(rule(wrong).first_mistake().is_some(), "{wrong}");
         }
         for name in ["", "a/b", "..", "a b", &"a".repeat(33)] {
-            let rule = Rule {
+            let rule = TriggerRule {
                 name: name.to_owned(),
                 rate: Some(1.0),
-                ..Rule::default()
+                ..TriggerRule::default()
             };
-            assert!(rule.mistake().is_some(), "{name}");
+            assert!(rule.first_mistake().is_some(), "{name}");
         }
     }
 
     /// What fires now; all of it rests then.
-    fn fires(triggers: &mut Triggers, seen: &Seen) -> Vec<String> {
-        let broken = triggers.look(seen);
-        broken.iter().for_each(|(n, _)| triggers.rest(*n));
+    fn fires(triggers: &mut Triggers, seen: &LookSummary) -> Vec<String> {
+        let broken = triggers.broken_rules(seen);
+        broken.iter().for_each(|(n, _)| triggers.rest_rule(*n));
         broken.into_iter().map(|(_, why)| why).collect()
     }
 
@@ -241,9 +245,9 @@ mod tests {
     fn each_fires() {
         let new = |text, pause| Triggers::new(vec![rule(text)], Duration::from_secs(pause));
         let mut rate = new("rate = 100", 60);
-        assert!(rate.look(&seen(999)).is_empty());
+        assert!(rate.broken_rules(&seen(999)).is_empty());
         assert_eq!(
-            rate.look(&seen(1000)),
+            rate.broken_rules(&seen(1000)),
             [(0, "100 shootdowns a second".to_owned())]
         );
         assert_eq!(fires(&mut rate, &seen(1000)).len(), 1);
@@ -252,27 +256,27 @@ mod tests {
         }
         assert_eq!(fires(&mut rate, &seen(5000)).len(), 1);
         // without time before it there is no rate
-        let first = Seen {
+        let first = LookSummary {
             shootdowns: 9,
-            ..Seen::default()
+            ..LookSummary::default()
         };
-        assert!(new("rate = 1", 1).look(&first).is_empty());
+        assert!(new("rate = 1", 1).broken_rules(&first).is_empty());
 
-        let waits = |waits| Seen {
+        let waits = |waits| LookSummary {
             waits,
             wait_p99_ns: 60_000,
             ..seen(1)
         };
         let mut wait = new("wait_p99_us = 50", 300);
-        assert!(wait.look(&waits(19)).is_empty());
-        assert_eq!(wait.look(&waits(20)).len(), 1);
-        let hits = |isolated_hits| Seen {
+        assert!(wait.broken_rules(&waits(19)).is_empty());
+        assert_eq!(wait.broken_rules(&waits(20)).len(), 1);
+        let hits = |isolated_hits| LookSummary {
             isolated_hits,
             ..seen(1)
         };
         let mut isolated = new("isolated = true", 300);
-        assert!(isolated.look(&hits(0)).is_empty());
-        assert_eq!(isolated.look(&hits(1)).len(), 1);
+        assert!(isolated.broken_rules(&hits(0)).is_empty());
+        assert_eq!(isolated.broken_rules(&hits(1)).len(), 1);
     }
 
     /// Check that a regression is told against the last day, once there is an hour of it, that busy hours of that day are no
@@ -302,15 +306,15 @@ mod tests {
             let mut triggers = Triggers::new(rules, Duration::from_secs(600));
             let mut last = [None::<Duration>; 2];
             for rate in rates {
-                let seen = Seen { over: Duration::from_secs(100), shootdowns: rate * 100, ..Seen::default() };
-                for (n, _) in triggers.look(&seen) {
-                    triggers.rest(n);
+                let seen = LookSummary { duration: Duration::from_secs(100), shootdowns: rate * 100, ..LookSummary::default() };
+                for (n, _) in triggers.broken_rules(&seen) {
+                    triggers.rest_rule(n);
                     let now = triggers.now;
                     prop_assert!(last[n].is_none_or(|at| now - at >= Duration::from_secs(600)));
                     last[n] = Some(now);
                 }
             }
-            prop_assert!(triggers.day.slots.len() <= SLOTS);
+            prop_assert!(triggers.day.slots.len() <= DAY_SLOTS);
         }
     }
 }

@@ -1,21 +1,22 @@
-//! From counts and what /proc says to the families that are told.
+//! Composes the families of figures from counts and from /proc.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use quell_agent::cgroups::Name;
-use quell_agent::figures::{Family, Figures, MOST_SERIES, Times, Value};
-use quell_agent::groups::Group;
-use quell_agent::totals::Totals;
+use quell_agent::cgroup_names::CgroupName;
+use quell_agent::figures::{HostFigures, MAX_SERIES, MetricFamily, SeriesValue, TimeDistribution};
+use quell_agent::named_cgroups::CgroupTotals;
+use quell_agent::totals::HostTotals;
 use quell_doctor::{FindingStatus, HarmEvidence, SystemView, WorkloadProfile, audit_system};
 use quell_event::{Cause, Mechanism};
 use quell_host::{interrupts, vmstat};
 
-use crate::agent::own::Own;
+use crate::agent::own::AgentState;
 use crate::clock::wall_ns;
 
-/// Counters of the kernel's that explain shootdowns and stalls, as /proc/vmstat has them; those of LUF are told too.
-const EVENTS: [&str; 34] = [
+/// Counters of the kernel, by their names in /proc/vmstat, that explain shootdowns and stalls; those of LUF are added where they
+/// exist.
+const VMSTAT_EVENTS: [&str; 34] = [
     "allocstall_dma32",
     "allocstall_movable",
     "allocstall_normal",
@@ -53,10 +54,10 @@ const EVENTS: [&str; 34] = [
 ];
 
 /// A hazard that the doctor found: its rule and severity.
-pub(crate) type Hazard = (&'static str, &'static str);
+pub(crate) type HazardLabels = (&'static str, &'static str);
 
-/// All hazards of this machine, and how many rules could not tell.
-pub(crate) fn hazards() -> (Vec<Hazard>, u64) {
+/// All hazards of this machine, and the number of rules that could not tell.
+pub(crate) fn find_hazards() -> (Vec<HazardLabels>, u64) {
     let evidence = HarmEvidence::default();
     let look = SystemView::new(Path::new("/"), None, WorkloadProfile::default(), &evidence);
     let findings = audit_system(&look, |_| true);
@@ -73,106 +74,107 @@ pub(crate) fn hazards() -> (Vec<Hazard>, u64) {
     )
 }
 
-/// Everything that is told at one time.
-pub(crate) struct Host<'a> {
-    pub(crate) totals: &'a Totals,
-    /// What hit guarded CPUs; `None` where there are none.
-    pub(crate) guarded: Option<&'a Totals>,
-    pub(crate) hazards: &'a [Hazard],
+/// The state of the host and of the agent at one time, of which figures are made.
+pub(crate) struct HostState<'a> {
+    pub(crate) totals: &'a HostTotals,
+    /// Counts of guarded CPUs; `None` where there are none.
+    pub(crate) guarded: Option<&'a HostTotals>,
+    pub(crate) hazards: &'a [HazardLabels],
     pub(crate) unknown_rules: u64,
-    pub(crate) own: &'a Own,
+    pub(crate) own: &'a AgentState,
 }
 
-impl Host<'_> {
-    /// The figures, the agent's own and the most asked for first.
-    pub(crate) fn figures(&self, names: &HashMap<u64, Name>) -> Figures {
-        let mut figures = Figures {
+impl HostState<'_> {
+    /// The figures: the agent's own first, then the others by how often they are asked for, since the last give way.
+    pub(crate) fn compose_figures(&self, names: &HashMap<u64, CgroupName>) -> HostFigures {
+        let mut figures = HostFigures {
             t_ns: wall_ns(),
             started_ns: self.own.started_ns,
             families: Vec::new(),
             left_out: 0,
         };
         let all = &mut figures.families;
-        self.own.families(self.totals, self.guarded, all);
-        self.memory(all);
-        self.shootdowns(all);
-        self.guarded(all);
-        self.faults_and_events(all);
-        self.hazard_families(all);
-        self.groups(all, names);
+        self.own.add_families(self.totals, self.guarded, all);
+        self.add_memory_families(all);
+        self.add_shootdown_families(all);
+        self.add_guarded_families(all);
+        self.add_vmstat_families(all);
+        self.add_hazard_families(all);
+        self.add_cgroup_families(all, names);
         figures.families.retain(|f| !f.series.is_empty());
-        figures.bound(MOST_SERIES);
+        figures.leave_out_beyond(MAX_SERIES);
         figures
     }
 
-    fn memory(&self, all: &mut Vec<Family>) {
+    fn add_memory_families(&self, all: &mut Vec<MetricFamily>) {
         let Some(memory) = &self.totals.memory else {
             return;
         };
-        let mut times = Family::new(
+        let mut times = MetricFamily::new(
             "quell_memory_cpu_seconds",
             "CPU time in memory management, by mechanism: estimated by samples.",
         );
-        let mut blocked = Family::new(
+        let mut blocked = MetricFamily::new(
             "quell_memory_blocked_seconds",
             "Time that threads slept because memory management made them, by mechanism.",
         );
-        // all of them from the start, but those that no sample can be of
+        // All mechanisms are there from the start, but for the one that no sample can be of.
         let sampled = Mechanism::ALL
             .iter()
             .filter(|m| **m != Mechanism::ShootdownHit);
         for mechanism in sampled {
             let labels = [("mechanism", mechanism.name())];
             let of = memory.get(mechanism).copied().unwrap_or_default();
-            times.push(&labels, Value::Nanos(of.cpu_ns));
+            times.push(&labels, SeriesValue::Nanos(of.cpu_ns));
             if self.totals.sees_sleeps {
-                blocked.push(&labels, Value::Nanos(of.blocked_ns));
+                blocked.push(&labels, SeriesValue::Nanos(of.blocked_ns));
             }
         }
         all.extend([times, blocked]);
     }
 
-    fn shootdowns(&self, all: &mut Vec<Family>) {
+    fn add_shootdown_families(&self, all: &mut Vec<MetricFamily>) {
         let totals = self.totals;
-        let mut shootdowns = Family::new("quell_shootdowns", "Shootdowns, by cause.");
-        let mut victims = Family::new(
+        let mut shootdowns = MetricFamily::new("quell_shootdowns", "Shootdowns, by cause.");
+        let mut victims = MetricFamily::new(
             "quell_victims",
             "CPUs that were interrupted for a shootdown, by its cause.",
         );
-        let mut waits = Family::new("quell_wait_seconds", "Time that culprits waited, by cause.");
-        let mut stalls = Family::new(
+        let mut waits =
+            MetricFamily::new("quell_wait_seconds", "Time that culprits waited, by cause.");
+        let mut stalls = MetricFamily::new(
             "quell_stall_seconds",
             "Time in victims' handlers, by cause.",
         );
-        // all of them from the start: what a counter that appears had before is no growth to a server
+        // All causes are there from the start: to a server the first value of a new counter is no growth.
         for cause in Cause::ALL {
             let labels = [("cause", cause.name())];
-            let counts = totals.of(*cause);
-            shootdowns.push(&labels, Value::Count(counts.shootdowns));
-            victims.push(&labels, Value::Count(counts.victims));
-            waits.push(&labels, Value::Nanos(counts.wait_ns));
-            stalls.push(&labels, Value::Nanos(counts.stall_ns));
+            let counts = totals.cause_counts(*cause);
+            shootdowns.push(&labels, SeriesValue::Count(counts.shootdowns));
+            victims.push(&labels, SeriesValue::Count(counts.victims));
+            waits.push(&labels, SeriesValue::Nanos(counts.wait_ns));
+            stalls.push(&labels, SeriesValue::Nanos(counts.stall_ns));
         }
         all.extend([shootdowns, victims, waits, stalls]);
         if let Ok(Some(n)) = interrupts::tlb(Path::new("/")) {
-            let family = Family::one(
+            let family = MetricFamily::with_value(
                 "quell_tlb_interrupts",
                 "The kernel's own count, TLB: of /proc/interrupts, since boot.",
-                Value::Count(n),
+                SeriesValue::Count(n),
             );
-            all.push(family.since(self.own.boot_ns));
+            all.push(family.counted_since(self.own.boot_ns));
         }
-        let mut bystanders = Family::new(
+        let mut bystanders = MetricFamily::new(
             "quell_victim_hits",
             "Victims, by whether the flush had nothing to do with what ran there.",
         );
         let hits = [("false", totals.involved), ("true", totals.bystanders)];
         for (is, hits) in hits {
-            bystanders.push(&[("bystander", is)], Value::Count(hits.hits));
+            bystanders.push(&[("bystander", is)], SeriesValue::Count(hits.hits));
         }
         all.push(bystanders);
-        let sum = totals.sum();
-        let one = |name, help, n| Family::one(name, help, Value::Count(n));
+        let sum = totals.all_causes();
+        let one = |name, help, n| MetricFamily::with_value(name, help, SeriesValue::Count(n));
         all.push(one(
             "quell_full_flushes",
             "Shootdowns that flushed a whole address space.",
@@ -188,7 +190,7 @@ impl Host<'_> {
             "Flushes that found no other CPU to interrupt.",
             totals.empty_sends,
         ));
-        let last = &totals.last;
+        let last = &totals.last_interval;
         let times = [
             (
                 "quell_wait_distribution_seconds",
@@ -210,51 +212,54 @@ impl Host<'_> {
             ),
         ];
         for (name, help, hist, last) in times {
-            all.push(Family::one(
+            all.push(MetricFamily::with_value(
                 name,
                 help,
-                Value::Times(Box::new(Times::new(hist, last))),
+                SeriesValue::Distribution(Box::new(TimeDistribution::new(hist, last))),
             ));
         }
     }
 
-    fn guarded(&self, all: &mut Vec<Family>) {
+    fn add_guarded_families(&self, all: &mut Vec<MetricFamily>) {
         let Some(guarded) = self.guarded else {
             return;
         };
-        let mut hits = Family::new(
+        let mut hits = MetricFamily::new(
             "quell_isolated_cpu_victims",
             "Interruptions of CPUs that nobody should disturb, by cause.",
         );
         for cause in Cause::ALL {
             let labels = [("cause", cause.name())];
-            hits.push(&labels, Value::Count(guarded.of(*cause).victims));
+            hits.push(
+                &labels,
+                SeriesValue::Count(guarded.cause_counts(*cause).victims),
+            );
         }
         all.push(hits);
     }
 
-    fn faults_and_events(&self, all: &mut Vec<Family>) {
+    fn add_vmstat_families(&self, all: &mut Vec<MetricFamily>) {
         let Ok(counters) = vmstat::read(Path::new("/")) else {
             return;
         };
         let get = |name: &str| counters.get(name).copied();
         if let (Some(every), Some(major)) = (get("pgfault"), get("pgmajfault")) {
-            let mut faults = Family::new(
+            let mut faults = MetricFamily::new(
                 "quell_page_faults",
                 "Page faults of the machine since boot.",
             );
             faults.push(
                 &[("kind", "minor")],
-                Value::Count(every.saturating_sub(major)),
+                SeriesValue::Count(every.saturating_sub(major)),
             );
-            faults.push(&[("kind", "major")], Value::Count(major));
-            all.push(faults.since(self.own.boot_ns));
+            faults.push(&[("kind", "major")], SeriesValue::Count(major));
+            all.push(faults.counted_since(self.own.boot_ns));
         }
-        let mut events = Family::new(
+        let mut events = MetricFamily::new(
             "quell_vm_events",
             "Counters of /proc/vmstat since boot that explain shootdowns and stalls.",
         );
-        let mut names: Vec<&str> = EVENTS.to_vec();
+        let mut names: Vec<&str> = VMSTAT_EVENTS.to_vec();
         names.extend(
             counters
                 .keys()
@@ -264,68 +269,72 @@ impl Host<'_> {
         names.sort_unstable();
         for name in names {
             if let Some(n) = get(name) {
-                events.push(&[("event", name)], Value::Count(n));
+                events.push(&[("event", name)], SeriesValue::Count(n));
             }
         }
-        all.push(events.since(self.own.boot_ns));
+        all.push(events.counted_since(self.own.boot_ns));
     }
 
-    fn hazard_families(&self, all: &mut Vec<Family>) {
-        let mut hazards = Family::new(
+    fn add_hazard_families(&self, all: &mut Vec<MetricFamily>) {
+        let mut hazards = MetricFamily::new(
             "quell_hazard",
             "1: quell doctor's rule finds what will stall a program.",
         );
         for (rule, severity) in self.hazards {
-            hazards.push(&[("rule", rule), ("severity", severity)], Value::Now(1));
+            hazards.push(
+                &[("rule", rule), ("severity", severity)],
+                SeriesValue::Gauge(1),
+            );
         }
         all.push(hazards);
-        all.push(Family::one(
+        all.push(MetricFamily::with_value(
             "quell_unknown_rules",
             "Rules of quell doctor that could not tell.",
-            Value::Now(self.unknown_rules),
+            SeriesValue::Gauge(self.unknown_rules),
         ));
     }
 
-    fn groups(&self, all: &mut Vec<Family>, names: &HashMap<u64, Name>) {
-        let mut seats: Vec<_> = self.totals.groups.seats().collect();
+    fn add_cgroup_families(&self, all: &mut Vec<MetricFamily>, names: &HashMap<u64, CgroupName>) {
+        let mut seats: Vec<_> = self.totals.cgroups.named().collect();
         seats.sort_unstable_by_key(|(id, _)| *id);
         let ids: Vec<u64> = seats.iter().map(|(id, _)| *id).collect();
-        let named = labels(&ids, names);
+        let named = cgroup_labels(&ids, names);
         let none = ["other".to_owned(), String::new(), String::new()];
         let mut families = [
-            Family::new(
+            MetricFamily::new(
                 "quell_cgroup_shootdowns",
                 "Shootdowns by the culprit's cgroup: the busiest 20, and other.",
             ),
-            Family::new(
+            MetricFamily::new(
                 "quell_cgroup_wait_seconds",
                 "Time that culprits waited, by cgroup.",
             ),
-            Family::new("quell_cgroup_hits", "Victims by the cgroup that ran there."),
-            Family::new(
+            MetricFamily::new("quell_cgroup_hits", "Victims by the cgroup that ran there."),
+            MetricFamily::new(
                 "quell_cgroup_stall_seconds",
                 "Time in victims' handlers, by the cgroup that ran there.",
             ),
-            Family::new(
+            MetricFamily::new(
                 "quell_cgroup_memory_cpu_seconds",
                 "CPU time in memory management, by cgroup: estimated by samples.",
             ),
-            Family::new(
+            MetricFamily::new(
                 "quell_cgroup_memory_blocked_seconds",
                 "Time that threads slept because memory management made them, by cgroup.",
             ),
         ];
         let groups = named.iter().zip(seats.iter().map(|(_, group)| *group));
-        for ([cgroup, container, pod], group) in groups.chain([(&none, self.totals.groups.other())])
+        for ([cgroup, container, pod], group) in
+            groups.chain([(&none, self.totals.cgroups.unnamed())])
         {
             let mut labels = vec![("cgroup", cgroup.as_str())];
-            // an empty label is none
+            // An empty label is the same as none.
             labels.extend(
                 [("container", container.as_str()), ("pod", pod.as_str())]
                     .into_iter()
                     .filter(|(_, v)| !v.is_empty()),
             );
-            for (family, value) in families.iter_mut().zip(values(group)) {
+            for (family, value) in families.iter_mut().zip(cgroup_values(group)) {
                 family.push(&labels, value);
                 if let Some(series) = family.series.last_mut() {
                     series.since_ns = group.since_ns;
@@ -343,20 +352,20 @@ impl Host<'_> {
     }
 }
 
-fn values(group: &Group) -> [Value; 6] {
+fn cgroup_values(group: &CgroupTotals) -> [SeriesValue; 6] {
     [
-        Value::Count(group.culprit.shootdowns),
-        Value::Nanos(group.culprit.wait_ns),
-        Value::Count(group.victim.hits),
-        Value::Nanos(group.victim.stall_ns),
-        Value::Nanos(group.memory.cpu_ns),
-        Value::Nanos(group.memory.blocked_ns),
+        SeriesValue::Count(group.culprit.shootdowns),
+        SeriesValue::Nanos(group.culprit.wait_ns),
+        SeriesValue::Count(group.victim.hits),
+        SeriesValue::Nanos(group.victim.stall_ns),
+        SeriesValue::Nanos(group.memory.cpu_ns),
+        SeriesValue::Nanos(group.memory.blocked_ns),
     ]
 }
 
-/// The labels of cgroups, of which no two are the same after [`quell_agent::groups::Groups::unite`]. One whose name is not
-/// known is told by its number.
-fn labels(ids: &[u64], names: &HashMap<u64, Name>) -> Vec<[String; 3]> {
+/// The labels of cgroups, which all differ after [`quell_agent::named_cgroups::NamedCgroups::merge_same_names`]. A cgroup without a
+/// known name is labelled by its number.
+fn cgroup_labels(ids: &[u64], names: &HashMap<u64, CgroupName>) -> Vec<[String; 3]> {
     let label = |id: &u64| {
         let name = names.get(id).cloned().unwrap_or_default();
         let cgroup = if name.path.is_empty() {
@@ -417,34 +426,34 @@ mod tests {
             rows: (1..=10_000).map(row).collect(),
             ..Watched::default()
         };
-        let mut totals = Totals::default();
+        let mut totals = HostTotals::default();
         for _ in 0..100 {
             totals.add(&tally, Some(&watched), 1);
         }
         let results = ["kept", "failed", "busy", "no_room"];
         let results =
             (0..10).flat_map(|n| results.map(|result| ((format!("rule-{n}"), result), 1)));
-        let own = Own {
+        let own = AgentState {
             pushes: vec![("influx", Default::default()), ("otlp", Default::default())],
-            traces: Some(crate::agent::recorder::Counts {
+            traces: Some(crate::agent::recorder::RecordingCounts {
                 results: results.collect(),
                 ..Default::default()
             }),
-            ..Own::default()
+            ..AgentState::default()
         };
-        let hazards: Vec<Hazard> = vec![("RULE", "high"); 100];
-        let host = Host {
+        let hazards: Vec<HazardLabels> = vec![("RULE", "high"); 100];
+        let host = HostState {
             totals: &totals,
             guarded: Some(&totals),
             hazards: &hazards,
             unknown_rules: 0,
             own: &own,
         };
-        let figures = host.figures(&HashMap::new());
+        let figures = host.compose_figures(&HashMap::new());
         assert!(
-            figures.series() <= MOST_SERIES && figures.left_out == 0,
+            figures.series_count() <= MAX_SERIES && figures.left_out == 0,
             "{}",
-            figures.series()
+            figures.series_count()
         );
         let causes = figures
             .families

@@ -1,4 +1,4 @@
-//! What was counted before a trace: told to who names it, and read for a report.
+//! The file of counts from before a trace: written for the process that names them, and read for a report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,21 +6,21 @@ use std::fs::File;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::Path;
 
-use quell_agent::look_back::{Line, What};
+use quell_agent::look_back::{LookBackCount, LookBackLine};
 use quell_event::{Mechanism, Text};
 
 use crate::show::style::heading;
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, rate, time};
 
-/// The file beside a trace's others.
-pub(crate) const FILE: &str = "lookback.jsonl";
+/// The file's name in a trace's folder.
+pub(crate) const LOOK_BACK_FILE: &str = "lookback.jsonl";
 
-/// More than this is none of the agent's.
-const MOST: u64 = 64 << 20;
+/// A larger file was not written by the agent.
+const MAX_LOOK_BACK_BYTES: u64 = 64 << 20;
 
-/// Writes it, a line each: for whoever names it, and beside a trace.
-pub(crate) fn tell(lines: &[Line], to: impl io::Write) -> io::Result<()> {
+/// Writes one line of JSON for each count, to the process that names them and into the trace's folder.
+pub(crate) fn write_lines(lines: &[LookBackLine], to: impl io::Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(to);
     for line in lines {
         serde_json::to_writer(&mut out, line)?;
@@ -29,14 +29,14 @@ pub(crate) fn tell(lines: &[Line], to: impl io::Write) -> io::Result<()> {
     out.flush()
 }
 
-/// What stands beside a trace; nothing where there is none. A line that can't be read is left out.
-pub(crate) fn read(trace: &Path) -> Vec<Line> {
-    let Ok(file) = File::open(trace.join(FILE)) else {
+/// The counts in a trace's folder; none where there is no file. A line that can't be read is left out.
+pub(crate) fn read_look_back(trace: &Path) -> Vec<LookBackLine> {
+    let Ok(file) = File::open(trace.join(LOOK_BACK_FILE)) else {
         return Vec::new();
     };
     if file
         .metadata()
-        .is_ok_and(|m| m.len() > MOST || !m.is_file())
+        .is_ok_and(|m| m.len() > MAX_LOOK_BACK_BYTES || !m.is_file())
     {
         return Vec::new();
     }
@@ -47,18 +47,18 @@ pub(crate) fn read(trace: &Path) -> Vec<Line> {
 }
 
 #[derive(Default)]
-struct Cost {
-    n: u64,
-    more: u64,
+struct LookBackSum {
+    count: u64,
+    victims: u64,
     ns: u64,
 }
 
-/// The dearest first, as many as are shown, and how many more there are.
-fn sorted<K: Ord>(
-    sums: BTreeMap<K, Cost>,
-    cost: impl Fn(&Cost) -> u64,
+/// The dearest rows, as many as are shown, and the number of the others.
+fn dearest_rows<K: Ord>(
+    sums: BTreeMap<K, LookBackSum>,
+    cost: impl Fn(&LookBackSum) -> u64,
     top: usize,
-) -> (Vec<(K, Cost)>, usize) {
+) -> (Vec<(K, LookBackSum)>, usize) {
     let mut rows: Vec<_> = sums.into_iter().filter(|(_, sum)| cost(sum) > 0).collect();
     rows.sort_by_key(|(_, sum)| std::cmp::Reverse(cost(sum)));
     let more = rows.len().saturating_sub(top);
@@ -66,7 +66,7 @@ fn sorted<K: Ord>(
     (rows, more)
 }
 
-fn table(out: &mut String, title: &str, table: &Table, more: usize) {
+fn append_table(out: &mut String, title: &str, table: &Table, more: usize) {
     heading(out, title);
     out.push_str(&table.text());
     if more > 0 {
@@ -74,15 +74,15 @@ fn table(out: &mut String, title: &str, table: &Table, more: usize) {
     }
 }
 
-/// A stack as one line: the innermost function that is not the C library's, or the innermost.
-fn function(frames: &[Text]) -> &str {
+/// The frame that stands for a stack: the innermost that is not the C library's, or else the innermost.
+fn own_function(frames: &[Text]) -> &str {
     let is_library = |frame: &&Text| frame.contains("(libc.so") || frame.contains("(ld-linux");
     let own = frames.iter().find(|frame| !is_library(frame));
     own.or_else(|| frames.first()).map_or("", |frame| frame)
 }
 
 /// The text that follows a report's; empty where nothing is known. Each table has at most `top` rows.
-pub(crate) fn text(lines: &[Line], top: usize) -> String {
+pub(crate) fn look_back_text(lines: &[LookBackLine], top: usize) -> String {
     let (Some(from), Some(to)) = (
         lines.iter().map(|l| l.from_ns).min(),
         lines.iter().map(|l| l.to_ns).max(),
@@ -99,12 +99,12 @@ pub(crate) fn text(lines: &[Line], top: usize) -> String {
         ">memory CPU",
         ">blocked",
     ]);
-    let mut culprits: BTreeMap<(&Text, &Text, &Text), Cost> = BTreeMap::new();
-    let mut code: BTreeMap<(Mechanism, &Text, &str, &Text), Cost> = BTreeMap::new();
-    let mut sleeps: BTreeMap<(Mechanism, &Text), Cost> = BTreeMap::new();
+    let mut culprits: BTreeMap<(&Text, &Text, &Text), LookBackSum> = BTreeMap::new();
+    let mut code: BTreeMap<(Mechanism, &Text, &str, &Text), LookBackSum> = BTreeMap::new();
+    let mut sleeps: BTreeMap<(Mechanism, &Text), LookBackSum> = BTreeMap::new();
     for line in lines {
-        match &line.what {
-            What::Look {
+        match &line.count {
+            LookBackCount::Look {
                 shootdowns,
                 wait_ns,
                 wait_p99_ns,
@@ -123,7 +123,7 @@ pub(crate) fn text(lines: &[Line], top: usize) -> String {
                 time(*memory_cpu_ns),
                 time(*blocked_ns),
             ]),
-            What::Culprit {
+            LookBackCount::Culprit {
                 cgroup,
                 comm,
                 cause,
@@ -133,11 +133,11 @@ pub(crate) fn text(lines: &[Line], top: usize) -> String {
                 ..
             } => {
                 let sum = culprits.entry((cause, cgroup, comm)).or_default();
-                sum.n += shootdowns;
-                sum.more += victims;
+                sum.count += shootdowns;
+                sum.victims += victims;
                 sum.ns += wait_ns;
             }
-            What::Code {
+            LookBackCount::Code {
                 comm,
                 cgroup,
                 mechanism,
@@ -146,12 +146,12 @@ pub(crate) fn text(lines: &[Line], top: usize) -> String {
                 frames,
                 ..
             } => {
-                let key = (*mechanism, comm, function(frames), cgroup);
+                let key = (*mechanism, comm, own_function(frames), cgroup);
                 let sum = code.entry(key).or_default();
-                sum.n += samples;
+                sum.count += samples;
                 sum.ns += cpu_ns;
             }
-            What::Time {
+            LookBackCount::Time {
                 cgroup,
                 mechanism,
                 sleeps: n,
@@ -159,14 +159,14 @@ pub(crate) fn text(lines: &[Line], top: usize) -> String {
                 ..
             } => {
                 let sum = sleeps.entry((*mechanism, cgroup)).or_default();
-                sum.n += n;
+                sum.count += n;
                 sum.ns += blocked_ns;
             }
         }
     }
     let title = format!("Before it: the {} until the rule fired", time(to - from));
-    table(&mut out, &title, &looks, 0);
-    let (rows, more) = sorted(culprits, |sum| sum.n, top);
+    append_table(&mut out, &title, &looks, 0);
+    let (rows, more) = dearest_rows(culprits, |sum| sum.count, top);
     if !rows.is_empty() {
         let mut t = Table::new(&[
             ">shootdowns",
@@ -178,17 +178,17 @@ pub(crate) fn text(lines: &[Line], top: usize) -> String {
         ]);
         for ((cause, cgroup, comm), sum) in rows {
             t.row(vec![
-                count(sum.n),
-                count(sum.more),
+                count(sum.count),
+                count(sum.victims),
                 time(sum.ns),
                 plain(cause),
                 plain(cgroup),
                 plain(comm),
             ]);
         }
-        table(&mut out, "Who asked for shootdowns before it", &t, more);
+        append_table(&mut out, "Who asked for shootdowns before it", &t, more);
     }
-    let (rows, more) = sorted(code, |sum| sum.ns, top);
+    let (rows, more) = dearest_rows(code, |sum| sum.ns, top);
     if !rows.is_empty() {
         let mut t = Table::new(&[">CPU time", ">samples", "mechanism", "who", "cgroup"]);
         for ((mechanism, comm, function, cgroup), sum) in rows {
@@ -198,26 +198,26 @@ pub(crate) fn text(lines: &[Line], top: usize) -> String {
             };
             t.row(vec![
                 time(sum.ns),
-                count(sum.n),
+                count(sum.count),
                 mechanism.name().to_owned(),
                 plain(&who),
                 plain(cgroup),
             ]);
         }
-        table(&mut out, "Where CPU time went before it", &t, more);
+        append_table(&mut out, "Where CPU time went before it", &t, more);
     }
-    let (rows, more) = sorted(sleeps, |sum| sum.ns, top);
+    let (rows, more) = dearest_rows(sleeps, |sum| sum.ns, top);
     if !rows.is_empty() {
         let mut t = Table::new(&[">blocked", ">sleeps", "mechanism", "cgroup"]);
         for ((mechanism, cgroup), sum) in rows {
             t.row(vec![
                 time(sum.ns),
-                count(sum.n),
+                count(sum.count),
                 mechanism.name().to_owned(),
                 plain(cgroup),
             ]);
         }
-        table(&mut out, "What made threads sleep before it", &t, more);
+        append_table(&mut out, "What made threads sleep before it", &t, more);
     }
     out
 }
@@ -226,7 +226,7 @@ pub(crate) fn text(lines: &[Line], top: usize) -> String {
 mod tests {
     use super::*;
 
-    fn lines() -> Vec<Line> {
+    fn lines() -> Vec<LookBackLine> {
         let text = r#"
 {"from_ns":1000000000,"to_ns":11000000000,"kind":"look","shootdowns":1200,"victims":1300,"wait_ns":9000000,"stall_ns":1,"wait_p99_ns":30000,"memory_cpu_ns":200000000,"blocked_ns":0,"left_out":0}
 {"from_ns":11000000000,"to_ns":21000000000,"kind":"look","shootdowns":90000,"victims":90000,"wait_ns":900000000,"stall_ns":1,"wait_p99_ns":40000,"memory_cpu_ns":3000000000,"blocked_ns":70000000,"left_out":0}
@@ -244,8 +244,8 @@ not a line
     /// that text of others is harmless; and that where nothing is known nothing is said.
     #[test]
     fn as_text() {
-        assert_eq!(text(&[], 5), "");
-        let text = anstream::adapter::strip_str(&text(&lines(), 5)).to_string();
+        assert_eq!(look_back_text(&[], 5), "");
+        let text = anstream::adapter::strip_str(&look_back_text(&lines(), 5)).to_string();
         insta::assert_snapshot!(text, @r"
         Before it: the 20.0 s until the rule fired
              from       to  shootdowns/s     wait      p99  memory CPU  blocked
@@ -270,11 +270,11 @@ not a line
     #[test]
     fn told_and_read() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(read(dir.path()).is_empty());
+        assert!(read_look_back(dir.path()).is_empty());
         let mut file = Vec::new();
-        tell(&lines(), &mut file).unwrap();
+        write_lines(&lines(), &mut file).unwrap();
         file.extend(b"{\n\xff\n{\"kind\":\"weather\"}\n");
-        std::fs::write(dir.path().join(FILE), file).unwrap();
-        assert_eq!(read(dir.path()), lines());
+        std::fs::write(dir.path().join(LOOK_BACK_FILE), file).unwrap();
+        assert_eq!(read_look_back(dir.path()), lines());
     }
 }

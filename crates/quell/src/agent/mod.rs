@@ -1,5 +1,6 @@
-//! What `quell agent` reads of this host. What is told of it, and to whom, is the crate quell-agent's.
+//! What `quell agent` reads of this host, and its work. The figures' formats and their delivery are the crate quell-agent's.
 
+pub(crate) mod config_file;
 pub(crate) mod figures;
 pub(crate) mod look_back;
 pub(crate) mod own;

@@ -1,48 +1,48 @@
-//! What the agent tells of itself.
+//! The agent's figures of itself.
 
 use std::collections::HashMap;
 
-use quell_agent::figures::{Family, Value};
+use quell_agent::figures::{MetricFamily, SeriesValue};
 use quell_agent::push;
-use quell_agent::totals::Totals;
+use quell_agent::totals::HostTotals;
 
 use crate::agent::recorder;
 use crate::clock::{boottime_ns, own_cpu_ns, wall_ns};
 
-/// What is told of the agent itself.
+/// State of the agent itself, of which its own figures are made.
 #[derive(Debug, Default)]
-pub(crate) struct Own {
-    /// When it started, ns since 1970.
+pub(crate) struct AgentState {
+    /// The agent's start, ns since 1970.
     pub(crate) started_ns: u64,
     pub(crate) backend: &'static str,
     pub(crate) looks: u64,
-    /// How long all of them took, ns.
+    /// Duration of all looks, ns.
     pub(crate) look_ns: u64,
     pub(crate) renewals: u64,
     pub(crate) failed_renewals: u64,
-    /// What the probe's tables take in the kernel, bytes.
+    /// Memory of the probe's tables in the kernel, bytes.
     pub(crate) probe_bytes: u64,
-    /// When the machine started, ns since 1970.
+    /// The machine's start, ns since 1970.
     pub(crate) boot_ns: u64,
     pub(crate) scrapes: (u64, u64),
-    pub(crate) pushes: Vec<(&'static str, push::Counts)>,
+    pub(crate) pushes: Vec<(&'static str, push::PushCounts)>,
     /// `None` where no rule begins traces.
-    pub(crate) traces: Option<recorder::Counts>,
-    /// Of the figures before.
+    pub(crate) traces: Option<recorder::RecordingCounts>,
+    /// Number of series in the figures before these.
     pub(crate) series: u64,
     pub(crate) left_out: u64,
 }
 
-impl Own {
-    /// They, with what is missing of the counts.
-    pub(super) fn families(
+impl AgentState {
+    /// Adds the families, with the probe's losses.
+    pub(super) fn add_families(
         &self,
-        totals: &Totals,
-        guarded: Option<&Totals>,
-        all: &mut Vec<Family>,
+        totals: &HostTotals,
+        guarded: Option<&HostTotals>,
+        all: &mut Vec<MetricFamily>,
     ) {
         let own = self;
-        let mut info = Family::new(
+        let mut info = MetricFamily::new(
             "quell_agent_info",
             "The agent's version, and how it sees shootdowns.",
         );
@@ -51,68 +51,68 @@ impl Own {
                 ("version", env!("CARGO_PKG_VERSION")),
                 ("backend", own.backend),
             ],
-            Value::Now(1),
+            SeriesValue::Gauge(1),
         );
         all.push(info);
-        let mut one = |name, help, value| all.push(Family::one(name, help, value));
+        let mut one = |name, help, value| all.push(MetricFamily::with_value(name, help, value));
         one(
             "quell_agent_cpu_seconds",
             "CPU time that the agent has used, without its probe in the kernel.",
-            Value::Nanos(own_cpu_ns()),
+            SeriesValue::Nanos(own_cpu_ns()),
         );
-        if let Some(bytes) = resident() {
+        if let Some(bytes) = resident_bytes() {
             one(
                 "quell_agent_resident_bytes",
                 "Memory that the agent has.",
-                Value::Now(bytes),
+                SeriesValue::Gauge(bytes),
             );
         }
         one(
             "quell_agent_probe_bytes",
             "Memory of the probe's tables in the kernel.",
-            Value::Now(own.probe_bytes),
+            SeriesValue::Gauge(own.probe_bytes),
         );
         one(
             "quell_agent_looks",
             "How often it was counted.",
-            Value::Count(own.looks),
+            SeriesValue::Count(own.looks),
         );
         one(
             "quell_agent_look_seconds",
             "How long that took, with what waited for a CPU.",
-            Value::Nanos(own.look_ns),
+            SeriesValue::Nanos(own.look_ns),
         );
         one(
             "quell_agent_renewals",
             "How often the probe was attached anew, as its tables were full.",
-            Value::Count(own.renewals),
+            SeriesValue::Count(own.renewals),
         );
         one(
             "quell_agent_failed_renewals",
             "How often that failed, and the full tables went on.",
-            Value::Count(own.failed_renewals),
+            SeriesValue::Count(own.failed_renewals),
         );
         one(
             "quell_agent_scrapes",
             "Scrapes that were answered.",
-            Value::Count(own.scrapes.0),
+            SeriesValue::Count(own.scrapes.0),
         );
         one(
             "quell_agent_refused_requests",
             "Requests that were refused or not understood.",
-            Value::Count(own.scrapes.1),
+            SeriesValue::Count(own.scrapes.1),
         );
         one(
             "quell_agent_series",
             "Series that were told the last time.",
-            Value::Now(own.series),
+            SeriesValue::Gauge(own.series),
         );
         one(
             "quell_agent_series_left_out",
             "Series that found no room the last time.",
-            Value::Now(own.left_out),
+            SeriesValue::Gauge(own.left_out),
         );
-        let mut pushes = Family::new(
+        let mut pushes = MetricFamily::new(
             "quell_agent_pushes",
             "Pushes, by where to and what came of them; dropped ones were replaced by newer figures.",
         );
@@ -123,31 +123,34 @@ impl Own {
                 ("dropped", counts.dropped),
             ];
             for (result, n) in results {
-                pushes.push(&[("to", to), ("result", result)], Value::Count(n));
+                pushes.push(&[("to", to), ("result", result)], SeriesValue::Count(n));
             }
         }
         all.push(pushes);
         if let Some(traces) = &own.traces {
-            let mut results = Family::new(
+            let mut results = MetricFamily::new(
                 "quell_agent_traces",
                 "Traces that a rule asked for, by what came of them.",
             );
             for ((rule, result), n) in &traces.results {
-                results.push(&[("rule", rule), ("result", result)], Value::Count(*n));
+                results.push(
+                    &[("rule", rule), ("result", result)],
+                    SeriesValue::Count(*n),
+                );
             }
             all.push(results);
-            all.push(Family::one(
+            all.push(MetricFamily::with_value(
                 "quell_agent_traces_removed",
                 "Old traces that gave way to new ones.",
-                Value::Count(traces.removed),
+                SeriesValue::Count(traces.removed),
             ));
-            all.push(Family::one(
+            all.push(MetricFamily::with_value(
                 "quell_agent_traces_bytes",
                 "What the traces take that are kept.",
-                Value::Now(traces.bytes),
+                SeriesValue::Gauge(traces.bytes),
             ));
         }
-        let mut lost = Family::new(
+        let mut lost = MetricFamily::new(
             "quell_lost_events",
             "What the probe could not count or time, by what is missing.",
         );
@@ -163,26 +166,26 @@ impl Own {
             ("sleeps", totals.lost_sleeps),
         ];
         for (kind, n) in kinds {
-            lost.push(&[("missing", kind)], Value::Count(n));
+            lost.push(&[("missing", kind)], SeriesValue::Count(n));
         }
         all.push(lost);
     }
 }
 
 /// Memory that this process has, bytes.
-fn resident() -> Option<u64> {
+fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// When the machine started, ns since 1970, as far as the clocks tell now.
+/// The machine's start, ns since 1970, by the clocks as they are now.
 pub(crate) fn boot_ns() -> u64 {
     wall_ns().saturating_sub(boottime_ns())
 }
 
-/// What the tables of this process take in the kernel, bytes: of each map that it has open (Documentation/filesystems/proc.rst
-/// has fdinfo; kernel/bpf/syscall.c: bpf_map_show_fdinfo()). A map that is open twice counts once.
+/// Memory of this process's BPF maps in the kernel, bytes, as fdinfo has it (Documentation/filesystems/proc.rst;
+/// kernel/bpf/syscall.c: bpf_map_show_fdinfo()). A map that is open twice counts once.
 pub(crate) fn probe_bytes() -> u64 {
     let Ok(files) = std::fs::read_dir("/proc/self/fdinfo") else {
         return 0;

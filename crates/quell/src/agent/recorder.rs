@@ -1,7 +1,8 @@
-//! Records a trace when a rule says so: one at a time, by `quell record` in a process of its own, so that its memory is gone
-//! with it and its end is not the agent's.
+//! Records a trace when a rule fires: one at a time, by `quell record` in a process of its own, so that its memory is gone with it
+//! and its end is not the agent's.
 //!
-//! A recording is bounded by its duration, by a share of the ring's limit, and by what has to stay free of the file system.
+//! A recording is bounded by its duration, by a share of the ring's limit, and by the space that has to stay free on the file
+//! system.
 //! When the agent is killed its recording ends too, in order.
 
 use std::collections::BTreeMap;
@@ -16,9 +17,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use quell_agent::config::Traces;
-use quell_agent::look_back::Line;
-use quell_agent::ring::{self, Ring, Room};
+use quell_agent::config::TraceConfig;
+use quell_agent::look_back::LookBackLine;
+use quell_agent::trace_ring::{self, RoomMade, TraceRing};
 use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal, umask};
 use serde::{Deserialize, Serialize};
@@ -27,48 +28,48 @@ use crate::agent::look_back;
 use crate::clock::wall_ns;
 use crate::host_name::HOST_NAME_VARIABLE;
 
-/// Why a trace was recorded: a file beside its others.
-pub(crate) const WHY: &str = "trigger.json";
-/// How often is looked whether a recording is over, or too large.
-const STEP: Duration = Duration::from_millis(100);
-/// One that is asked to end has to name its stacks, and has so long for it; then it is killed, and readable still.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// When the agent itself ends it waits no longer.
-const HASTE: Duration = Duration::from_secs(5);
+/// The file in a trace's folder that says why it was recorded.
+pub(crate) const TRIGGER_FILE: &str = "trigger.json";
+/// Pause between two checks whether a recording is over, or too large.
+const RECORDING_CHECK_PAUSE: Duration = Duration::from_millis(100);
+/// A recording that is asked to end has so long to name its stacks; then it is killed, and can be read still.
+const MAX_NAMING_TIME: Duration = Duration::from_secs(60);
+/// When the agent itself ends it waits no longer than this.
+const MAX_END_TIME: Duration = Duration::from_secs(5);
 
-/// What stands in [`WHY`].
+/// Contents of [`TRIGGER_FILE`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Why {
+pub(crate) struct TriggerNote {
     pub(crate) rule: String,
     pub(crate) why: String,
 }
 
-const RESULTS: [&str; 4] = ["busy", "failed", "kept", "no_room"];
+const RECORDING_RESULTS: [&str; 4] = ["busy", "failed", "kept", "no_room"];
 
-/// What came of recordings.
+/// Outcomes of recordings.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    /// By rule and result, one of [`RESULTS`]; `busy`: another was under way.
+pub(crate) struct RecordingCounts {
+    /// Number of recordings by rule and result, one of [`RECORDING_RESULTS`]; `busy`: another was under way.
     pub(crate) results: BTreeMap<(String, &'static str), u64>,
-    /// Old traces that gave way.
+    /// Number of old traces that gave way.
     pub(crate) removed: u64,
-    /// What is kept, bytes.
+    /// Size of all traces, bytes.
     pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    counts: Counts,
-    said: Vec<String>,
+struct RecorderState {
+    counts: RecordingCounts,
+    messages: Vec<String>,
 }
 
-impl State {
-    fn made(&mut self, room: Room) {
+impl RecorderState {
+    fn add_room(&mut self, room: RoomMade) {
         self.counts.removed += room.removed;
         self.counts.bytes = room.kept;
     }
 
-    fn count(&mut self, rule: &str, result: &'static str) {
+    fn count_result(&mut self, rule: &str, result: &'static str) {
         *self
             .counts
             .results
@@ -78,154 +79,162 @@ impl State {
 }
 
 pub(crate) struct Recorder {
-    ring: Ring,
-    /// What this host is called.
+    ring: TraceRing,
+    /// The host's name, for the traces.
     host: String,
     duration: Duration,
-    most: u64,
-    state: Arc<Mutex<State>>,
+    max_bytes: u64,
+    state: Arc<Mutex<RecorderState>>,
     stop: Arc<AtomicBool>,
     running: Option<thread::JoinHandle<()>>,
 }
 
-const MB: u64 = 1 << 20;
+const MIB_BYTES: u64 = 1 << 20;
 
-/// What one trace may take, bytes.
-fn most(traces: &Traces) -> u64 {
-    traces.limit_mb.saturating_mul(MB) / 2
+/// Size that one trace may have, bytes.
+fn max_trace_bytes(traces: &TraceConfig) -> u64 {
+    traces.limit_mb.saturating_mul(MIB_BYTES) / 2
 }
 
-/// What stays free, bytes.
-fn reserve(traces: &Traces) -> u64 {
-    traces.reserve_mb.saturating_mul(MB)
+/// Space that stays free on the file system, bytes.
+fn reserve_bytes(traces: &TraceConfig) -> u64 {
+    traces.reserve_mb.saturating_mul(MIB_BYTES)
 }
 
-/// What room a trace takes.
-fn needs(most: u64, reserve: u64) -> String {
+/// The room that a trace needs, in words.
+fn needed_room(most: u64, reserve: u64) -> String {
     format!(
         "the file system has to have {} MB free: {} MB for the trace, half of limit_mb, and {} MB, reserve_mb, that stay free",
-        most.saturating_add(reserve) / MB,
-        most / MB,
-        reserve / MB
+        most.saturating_add(reserve) / MIB_BYTES,
+        most / MIB_BYTES,
+        reserve / MIB_BYTES
     )
 }
 
-/// What is wrong with the file system where traces are to go, which may come right: the agent starts all the same.
-pub(crate) fn lacks_room(traces: &Traces) -> Option<String> {
-    let (most, reserve) = (most(traces), reserve(traces));
-    (!Ring::could_have(&traces.dir, reserve, most))
-        .then(|| format!("there is no room for a trace: {}", needs(most, reserve)))
+/// Why there is no room where traces are to go, if there is none. That may come right, so the agent starts all the same.
+pub(crate) fn lacks_room(traces: &TraceConfig) -> Option<String> {
+    let (most, reserve) = (max_trace_bytes(traces), reserve_bytes(traces));
+    (!TraceRing::could_hold(&traces.dir, reserve, most)).then(|| {
+        format!(
+            "there is no room for a trace: {}",
+            needed_room(most, reserve)
+        )
+    })
 }
 
 impl Recorder {
-    /// Makes the directory.
+    /// Opens the ring, and makes its folder.
     ///
     /// # Errors
     ///
-    /// It can't be written to.
-    pub(crate) fn new(traces: &Traces, host: &str) -> anyhow::Result<Self> {
-        let limit = traces.limit_mb.saturating_mul(MB);
+    /// The folder can't be written to.
+    pub(crate) fn new(traces: &TraceConfig, host: &str) -> anyhow::Result<Self> {
+        let limit = traces.limit_mb.saturating_mul(MIB_BYTES);
         let recorder = Self {
-            ring: Ring::open(&traces.dir, limit, reserve(traces))?,
+            ring: TraceRing::open(&traces.dir, limit, reserve_bytes(traces))?,
             host: host.to_owned(),
             duration: Duration::from_secs(traces.seconds),
-            most: most(traces),
+            max_bytes: max_trace_bytes(traces),
             state: Arc::default(),
             stop: Arc::default(),
             running: None,
         };
-        let mut state = recorder.state();
-        state.counts.bytes = recorder.ring.bytes();
-        // all of them from the start: what a counter that appears had before is no growth to a server
+        let mut state = recorder.lock_state();
+        state.counts.bytes = recorder.ring.kept_bytes();
+        // All results are there from the start: to a server the first value of a new counter is no growth.
         for rule in &traces.rules {
-            let none = RESULTS.map(|result| ((rule.name.clone(), result), 0));
+            let none = RECORDING_RESULTS.map(|result| ((rule.name.clone(), result), 0));
             state.counts.results.extend(none);
         }
-        state.said.extend(lacks_room(traces));
+        state.messages.extend(lacks_room(traces));
         drop(state);
         Ok(recorder)
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What came of it so far, and what is to be said.
-    pub(crate) fn look(&self) -> (Counts, Vec<String>) {
-        let mut state = self.state();
-        (state.counts.clone(), std::mem::take(&mut state.said))
+    /// The outcomes so far, and the messages since the last call.
+    pub(crate) fn outcomes_and_messages(&self) -> (RecordingCounts, Vec<String>) {
+        let mut state = self.lock_state();
+        (state.counts.clone(), std::mem::take(&mut state.messages))
     }
 
-    /// Asks what is under way to end.
-    pub(crate) fn stop(&self) {
+    /// Asks the recording that is under way to end.
+    pub(crate) fn ask_to_end(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Old traces give way where the limit is overrun, or the file system has filled up.
+    /// Removes old traces where the limit is overrun, or the file system has filled up.
     pub(crate) fn keep_within(&self) {
         if let Ok(room) = self.ring.make_room(0) {
-            self.state().made(room);
+            self.lock_state().add_room(room);
         }
     }
 
-    /// Begins a trace, with what was `before` beside it, unless there is no room. False: another one is under way.
-    pub(crate) fn begin(
+    /// Begins a trace, with the counts of `before` beside it, unless there is no room. False: another one is under way.
+    pub(crate) fn begin_trace(
         &mut self,
         rule: &str,
         why: &str,
-        before: impl FnOnce() -> Vec<Line>,
+        before: impl FnOnce() -> Vec<LookBackLine>,
     ) -> bool {
         let running = self.running.as_ref();
         if running.is_some_and(|thread| !thread.is_finished()) {
-            self.state().count(rule, "busy");
+            self.lock_state().count_result(rule, "busy");
             return false;
         }
-        let room = match self.ring.make_room(self.most) {
+        let room = match self.ring.make_room(self.max_bytes) {
             Ok(room) => room,
             Err(err) => {
-                let mut state = self.state();
-                state.count(rule, "failed");
-                state.said.push(format!("{why}: no trace: {err:#}"));
+                let mut state = self.lock_state();
+                state.count_result(rule, "failed");
+                state.messages.push(format!("{why}: no trace: {err:#}"));
                 return true;
             }
         };
-        let mut state = self.state();
-        state.made(room);
+        let mut state = self.lock_state();
+        state.add_room(room);
         if !room.fits {
-            state.count(rule, "no_room");
-            state.said.push(format!(
+            state.count_result(rule, "no_room");
+            state.messages.push(format!(
                 "{why}: no trace, for want of room: {}",
-                needs(self.most, self.ring.reserve())
+                needed_room(self.max_bytes, self.ring.reserve_bytes())
             ));
             return true;
         }
         drop(state);
-        let one = One {
+        let one = TriggeredRecording {
             rule: rule.to_owned(),
             why: why.to_owned(),
             before: before(),
             host: self.host.clone(),
-            dir: self.ring.place(wall_ns(), rule),
+            dir: self.ring.next_trace_path(wall_ns(), rule),
             ring: self.ring.clone(),
             duration: self.duration,
-            most: self.most,
+            max_bytes: self.max_bytes,
             stop: Arc::clone(&self.stop),
         };
         let shared = Arc::clone(&self.state);
         let record = move || {
-            let done = one.record();
+            let done = one.record_trace();
             let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            state.counts.bytes = one.ring.bytes();
+            state.counts.bytes = one.ring.kept_bytes();
             match done {
-                Ok(Done { result, note }) => {
-                    state.count(&one.rule, result);
-                    state
-                        .said
-                        .push(format!("{}: recorded {}{note}", one.why, one.dir.display()));
+                Ok(RecordingOutcome { result, note }) => {
+                    state.count_result(&one.rule, result);
+                    state.messages.push(format!(
+                        "{}: recorded {}{note}",
+                        one.why,
+                        one.dir.display()
+                    ));
                 }
                 Err(err) => {
-                    state.count(&one.rule, "failed");
-                    state.said.push(format!("{}: no trace: {err:#}", one.why));
+                    state.count_result(&one.rule, "failed");
+                    state
+                        .messages
+                        .push(format!("{}: no trace: {err:#}", one.why));
                 }
             }
         };
@@ -236,10 +245,10 @@ impl Recorder {
         {
             Ok(thread) => self.running = Some(thread),
             Err(err) => {
-                let mut state = self.state();
-                state.count(rule, "failed");
+                let mut state = self.lock_state();
+                state.count_result(rule, "failed");
                 state
-                    .said
+                    .messages
                     .push(format!("{why}: no trace: start a thread: {err}"));
             }
         }
@@ -248,30 +257,30 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// What is under way ends now.
+    /// Ends the recording that is under way.
     fn drop(&mut self) {
-        self.stop();
+        self.ask_to_end();
         if let Some(thread) = self.running.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// A trace that is there: how it counts, and what is to be noted of it.
-struct Done {
+/// A trace was written: the result that it counts under, and a note on how it ended.
+struct RecordingOutcome {
     result: &'static str,
     note: String,
 }
 
-/// Another process of this program, which ends with this one, in order.
-fn quell() -> Command {
+/// A command that runs this program once more; its process ends with this one, in order.
+fn own_command() -> Command {
     let mut command = Command::new(Path::new("/proc/self/exe"));
     command.arg0("quell").args(["--color", "never"]);
     // SAFETY: two system calls, which is all that may be done between fork and exec; the thread that starts it, whose end
     // the signal is for, waits for the child.
     unsafe {
         command.pre_exec(|| {
-            // command lines are nobody else's business
+            // Traces contain command lines, which are nobody else's business.
             umask(Mode::RWXG | Mode::RWXO);
             set_parent_process_death_signal(Some(Signal::INT)).map_err(std::io::Error::from)
         });
@@ -280,22 +289,22 @@ fn quell() -> Command {
 }
 
 /// One recording.
-struct One {
+struct TriggeredRecording {
     rule: String,
     why: String,
-    /// What was counted until then.
-    before: Vec<Line>,
+    /// The counts until then.
+    before: Vec<LookBackLine>,
     host: String,
     dir: PathBuf,
-    ring: Ring,
+    ring: TraceRing,
     duration: Duration,
-    most: u64,
+    max_bytes: u64,
     stop: Arc<AtomicBool>,
 }
 
-impl One {
-    fn record(&self) -> anyhow::Result<Done> {
-        let mut command = quell();
+impl TriggeredRecording {
+    fn record_trace(&self) -> anyhow::Result<RecordingOutcome> {
+        let mut command = own_command();
         command
             .args(["record", "-a", "-d"])
             .arg(self.duration.as_secs().to_string())
@@ -306,13 +315,13 @@ impl One {
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         let mut child = command.spawn().context("start quell record")?;
-        // processes end, and their code has no names then
+        // Names are looked up at once, since code of processes that have ended has none.
         let naming = self.name_before();
-        let waited = self.wait(&mut child);
-        let named = naming.and_then(|child| self.named(child));
+        let waited = self.wait_for_end(&mut child);
+        let named = naming.and_then(|child| self.wait_for_naming(child));
         let mut said = String::new();
         if let Some(stderr) = child.stderr.take() {
-            // it is over, so nothing more comes
+            // The recording is over, so nothing more comes.
             let _ = stderr.take(4096).read_to_string(&mut said);
         }
         let (status, mut note) = waited?;
@@ -324,33 +333,33 @@ impl One {
         if !self.dir.join("meta.json").exists() {
             anyhow::bail!("quell record: {last}{note}");
         }
-        self.note();
+        self.write_note();
         let ended = !note.is_empty();
         if let Err(err) = named {
             note = format!("{note}, without what was before it: {err:#}");
         }
         if status.success() || ended {
             let result = "kept";
-            return Ok(Done { result, note });
+            return Ok(RecordingOutcome { result, note });
         }
-        // of itself it ends so where the disk is full, before that is seen here; else it broke, or was killed by somebody
+        // A recording ends with 1 of itself where the disk is full before that is seen here; any other end is a failure.
         let result = if status.code() == Some(1) {
             "kept"
         } else {
             "failed"
         };
-        Ok(Done {
+        Ok(RecordingOutcome {
             result,
             note: format!("{note}, which was cut short: quell record: {last}"),
         })
     }
 
-    /// Starts who names what was before the trace and puts it there, and tells it. None: there is nothing.
+    /// Starts the process that names the counts from before the trace, and sends them to it. None: there are none.
     fn name_before(&self) -> anyhow::Result<Option<Child>> {
         if self.before.is_empty() {
             return Ok(None);
         }
-        let mut command = quell();
+        let mut command = own_command();
         command
             .args(["agent", "look-back"])
             .arg(&self.dir)
@@ -359,7 +368,7 @@ impl One {
             .stderr(Stdio::null());
         let mut child = command.spawn().context("start quell agent look-back")?;
         if let Some(stdin) = child.stdin.take()
-            && let Err(err) = look_back::tell(&self.before, stdin)
+            && let Err(err) = look_back::write_lines(&self.before, stdin)
         {
             let _ = child.kill();
             let _ = child.wait();
@@ -368,12 +377,12 @@ impl One {
         Ok(Some(child))
     }
 
-    /// Waits for it: as long as there is a trace it only has to write.
-    fn named(&self, child: Option<Child>) -> anyhow::Result<()> {
+    /// Waits for the naming process, which only has to write once the trace exists.
+    fn wait_for_naming(&self, child: Option<Child>) -> anyhow::Result<()> {
         let Some(mut child) = child else {
             return Ok(());
         };
-        let until = Instant::now() + HASTE;
+        let until = Instant::now() + MAX_END_TIME;
         loop {
             if let Some(status) = child.try_wait().context("wait for quell agent look-back")? {
                 anyhow::ensure!(status.success(), "quell agent look-back: {status}");
@@ -384,29 +393,29 @@ impl One {
                 child.wait().context("wait for quell agent look-back")?;
                 anyhow::bail!("quell agent look-back did not end");
             }
-            thread::sleep(STEP);
+            thread::sleep(RECORDING_CHECK_PAUSE);
         }
     }
 
-    /// Why it was begun.
-    fn note(&self) {
-        let why = Why {
+    /// Writes down why the trace was begun.
+    fn write_note(&self) {
+        let why = TriggerNote {
             rule: self.rule.clone(),
             why: self.why.clone(),
         };
-        let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(WHY), text));
+        let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(TRIGGER_FILE), text));
     }
 
-    /// How it ended, and what the agent did to that.
-    fn wait(&self, child: &mut Child) -> anyhow::Result<(ExitStatus, String)> {
+    /// Waits for the end of the recording, which it asks for where there is a reason. The text is that reason.
+    fn wait_for_end(&self, child: &mut Child) -> anyhow::Result<(ExitStatus, String)> {
         let pid = Pid::from_child(child);
-        let mut until = Instant::now() + self.duration + PATIENCE;
+        let mut until = Instant::now() + self.duration + MAX_NAMING_TIME;
         let mut note = String::new();
         let mut noted = false;
         loop {
             if !noted && self.dir.join("meta.json").exists() {
-                // now, as the agent may be killed
-                self.note();
+                // The note is written early, as the agent may be killed.
+                self.write_note();
                 noted = true;
             }
             if let Some(status) = child.try_wait().context("wait for quell record")? {
@@ -415,7 +424,7 @@ impl One {
             let stop = self.stop.load(Ordering::Relaxed);
             let reason = if stop {
                 ", ended with the agent"
-            } else if ring::size(&self.dir).unwrap_or(0) > self.most {
+            } else if trace_ring::trace_bytes(&self.dir).unwrap_or(0) > self.max_bytes {
                 ", ended early: it took half of limit_mb"
             } else if !self.ring.has_reserve(0) {
                 ", ended early: the file system has no more room"
@@ -425,14 +434,15 @@ impl One {
             if note.is_empty() && !reason.is_empty() {
                 note = reason.to_owned();
                 let _ = kill_process(pid, Signal::INT);
-                until = until.min(Instant::now() + if stop { HASTE } else { PATIENCE });
+                until =
+                    until.min(Instant::now() + if stop { MAX_END_TIME } else { MAX_NAMING_TIME });
             }
             if Instant::now() > until {
                 let _ = child.kill();
                 let status = child.wait().context("wait for quell record")?;
                 return Ok((status, note + ", which was cut short, as it did not end"));
             }
-            thread::sleep(STEP);
+            thread::sleep(RECORDING_CHECK_PAUSE);
         }
     }
 }

@@ -1,46 +1,46 @@
-//! Counts for months: the probe that tells cgroups apart, and a second one for CPUs that nobody should disturb.
+//! Counts for months by two probes: one that distinguishes cgroups, and one for CPUs that nobody should disturb.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quell_agent::totals::Totals;
+use quell_agent::totals::HostTotals;
 use quell_event::{Tally, Watched};
 use quell_host::cpus::{self, Isolation};
 use quell_probe::{Backend, MachineWatch, Probe, ProbeOptions, Scope, StackShare, TimedShare};
 
-/// How often is looked whether other CPUs are isolated now: a cpuset's partition can be made at any time.
-const SELDOM: Duration = Duration::from_secs(60);
-/// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
-const OFTEN: Duration = Duration::from_secs(300);
+/// Pause between two checks whether other CPUs are isolated now: a cpuset's partition can be made at any time.
+const ISOLATION_CHECK_PAUSE: Duration = Duration::from_secs(60);
+/// Tables that fill up more quickly than this stay full for a while: attaching anew takes some 300 ms of CPU time.
+const MIN_RENEWAL_PAUSE: Duration = Duration::from_secs(300);
 
-/// Samples a second of a CPU: a host is watched for months, and in an hour there are more than anybody needs.
-const RATE: u64 = 49;
+/// Samples a second of a CPU. A host is watched for months, so that even so few add up to more in an hour than anybody needs.
+const SAMPLES_PER_SECOND: u64 = 49;
 
-/// What is asked for of the account of the time.
+/// ProbeOptions of the account of the time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimeOf {
-    /// Sleeps too.
+pub(crate) struct AccountOptions {
+    /// Whether sleeps are watched too.
     pub(crate) sleeps: bool,
-    /// With the stacks of programs.
+    /// Whether samples have the stacks of programs.
     pub(crate) code: bool,
 }
 
-/// What came between two looks.
-pub(crate) struct Interval {
+/// The counts between two looks.
+pub(crate) struct CountedInterval {
     pub(crate) tally: Tally,
-    /// Where the time went, where that can be told.
+    /// The account of the time, where there is one.
     pub(crate) watched: Option<Watched>,
 }
 
-/// A probe, and what it had counted at the last look.
-struct Counted {
+/// A probe, and its counts at the last look.
+struct CountingProbe {
     probe: Probe,
     before: Tally,
-    /// Where the time goes, where that is asked for and can be.
+    /// The account of the time, where it is asked for and possible.
     watch: Option<MachineWatch>,
 }
 
-impl Counted {
+impl CountingProbe {
     fn start(options: &ProbeOptions) -> anyhow::Result<Self> {
         let mut probe = Probe::attach(options)?;
         let before = probe.tally()?;
@@ -51,9 +51,9 @@ impl Counted {
         })
     }
 
-    /// From now on it is sampled where the time goes. Where that can't be, it is said, and the rest is counted all the same.
-    fn with_account(mut self, of: TimeOf) -> Self {
-        let period_ns = 1_000_000_000 / RATE;
+    /// Has it sample the time from now on. Where that is impossible a message says so, and the rest is counted all the same.
+    fn with_account(mut self, of: AccountOptions) -> Self {
+        let period_ns = 1_000_000_000 / SAMPLES_PER_SECOND;
         match MachineWatch::attach(&self.probe, period_ns, of.sleeps, of.code) {
             Ok(watch) => self.watch = Some(watch),
             Err(err) => say!("quell: no account of the time: {err}"),
@@ -61,13 +61,13 @@ impl Counted {
         self
     }
 
-    /// Takes over: the counts first, which another had until now.
-    fn restart(&mut self) -> anyhow::Result<()> {
+    /// Begins to count where another probe ends: the earlier counts are the other's.
+    fn take_over(&mut self) -> anyhow::Result<()> {
         self.before = self.probe.tally()?;
-        self.watched().map(drop)
+        self.read_account().map(drop)
     }
 
-    fn watched(&mut self) -> anyhow::Result<Option<Watched>> {
+    fn read_account(&mut self) -> anyhow::Result<Option<Watched>> {
         if let (Some(watch), Ok(online)) = (&mut self.watch, cpus::online(Path::new("/"))) {
             watch.sample_on(&online);
         }
@@ -78,51 +78,55 @@ impl Counted {
             .transpose()?)
     }
 
-    /// What came since the last look.
-    fn interval(&mut self) -> anyhow::Result<Interval> {
-        // the counts last, so that where another takes over nothing comes between
-        let watched = self.watched()?;
+    /// The counts since the last look.
+    fn next_interval(&mut self) -> anyhow::Result<CountedInterval> {
+        // The counts are read last, so that nothing comes between them and those of a probe that takes over.
+        let watched = self.read_account()?;
         let now = self.probe.tally()?;
         let tally = now.since(&self.before);
         self.before = now;
-        Ok(Interval { tally, watched })
+        Ok(CountedInterval { tally, watched })
     }
 }
 
 /// CPUs that nobody should disturb, as they are now.
-fn isolated() -> Vec<u32> {
+fn isolated_cpus() -> Vec<u32> {
     Isolation::read(Path::new("/")).all()
 }
 
-/// What counts.
-pub(crate) struct Source {
-    all: Counted,
-    /// Who shoots at guarded CPUs.
-    guard: Option<Counted>,
+/// The probes that count, which are attached anew when their tables are full.
+pub(crate) struct CountSource {
+    all: CountingProbe,
+    /// The probe that counts interruptions of guarded CPUs.
+    guard: Option<CountingProbe>,
     pub(crate) guarded: Vec<u32>,
-    /// Those that are to be, once they are others.
+    /// The CPUs that are isolated now, which the next look begins to guard.
     isolated: Vec<u32>,
     backend: Option<Backend>,
-    time_of: TimeOf,
+    time_of: AccountOptions,
     since: Instant,
     asked: Instant,
-    /// How often the probes were attached anew, since their tables were full.
+    /// Number of times that the probes were attached anew, since their tables were full.
     pub(crate) renewals: u64,
-    /// And how often that failed.
+    /// Number of times that this failed.
     pub(crate) failed_renewals: u64,
 }
 
-impl Source {
+impl CountSource {
     /// Starts to count.
     ///
     /// # Errors
     ///
     /// A probe can't be loaded.
-    pub(crate) fn start(backend: Option<Backend>, time_of: TimeOf) -> anyhow::Result<Self> {
-        Self::of(backend, time_of, isolated())
+    pub(crate) fn start(backend: Option<Backend>, time_of: AccountOptions) -> anyhow::Result<Self> {
+        Self::guarding(backend, time_of, isolated_cpus())
     }
 
-    fn of(backend: Option<Backend>, time_of: TimeOf, guarded: Vec<u32>) -> anyhow::Result<Self> {
+    fn guarding(
+        backend: Option<Backend>,
+        time_of: AccountOptions,
+        guarded: Vec<u32>,
+    ) -> anyhow::Result<Self> {
         let options = |scope: Scope| ProbeOptions {
             by_cgroup: true,
             scope,
@@ -133,10 +137,12 @@ impl Source {
         };
         let guard = match guarded.is_empty() {
             true => None,
-            false => Some(Counted::start(&options(Scope::Cpus(guarded.clone())))?),
+            false => Some(CountingProbe::start(&options(Scope::Cpus(
+                guarded.clone(),
+            )))?),
         };
         Ok(Self {
-            all: Counted::start(&options(Scope::All))?.with_account(time_of),
+            all: CountingProbe::start(&options(Scope::All))?.with_account(time_of),
             guard,
             isolated: guarded.clone(),
             guarded,
@@ -149,35 +155,40 @@ impl Source {
         })
     }
 
-    /// Adds what came since the last look, at that time (ns since 1970), to the totals, and to the counts of guarded CPUs.
+    /// Adds the counts since the last look, which was at that time (ns since 1970), to the totals, and those of guarded CPUs to
+    /// `hits`.
     ///
     /// # Errors
     ///
     /// The counts can't be read.
-    pub(crate) fn look(
+    pub(crate) fn add_counts(
         &mut self,
-        totals: &mut Totals,
-        hits: &mut Totals,
+        totals: &mut HostTotals,
+        hits: &mut HostTotals,
         began_ns: u64,
-    ) -> anyhow::Result<Interval> {
+    ) -> anyhow::Result<CountedInterval> {
         let mut next = None;
         if self.isolated != self.guarded || self.is_full()? {
-            // without room for more probes the old ones go on: what they can't tell apart is told
-            next = Self::of(self.backend, self.time_of, self.isolated.clone()).ok();
+            // Without room for more probes the old ones go on, and what they can't tell apart is told as lost.
+            next = Self::guarding(self.backend, self.time_of, self.isolated.clone()).ok();
             if next.is_none() {
                 self.failed_renewals += 1;
-                // tried again when that is asked the next time
+                // The next check of isolated CPUs tries again.
                 self.isolated = self.guarded.clone();
             }
             self.since = Instant::now();
         }
         let read = Instant::now();
-        let interval = self.all.interval()?;
-        let guard = self.guard.as_mut().map(Counted::interval).transpose()?;
+        let interval = self.all.next_interval()?;
+        let guard = self
+            .guard
+            .as_mut()
+            .map(CountingProbe::next_interval)
+            .transpose()?;
         if let Some(mut next) = next {
-            // What came until the old ones were read they have; what came since, while both were read, nobody: about how
-            // many is told.
-            next.all.restart()?;
+            // The old probes have everything until they were read. Nobody has what came while both were read, so about how many
+            // that were is told.
+            next.all.take_over()?;
             let gap = u64::try_from(read.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let rate = next.all.before.totals().shootdowns as f64
                 / next.all.before.duration_ns.max(1) as f64;
@@ -196,11 +207,11 @@ impl Source {
         Ok(interval)
     }
 
-    /// Reads what would find no room if nobody did, between looks that are far apart.
+    /// Reads samples that would find no room otherwise, between looks that are far apart.
     ///
     /// # Errors
     ///
-    /// It can't be read.
+    /// The samples can't be read.
     pub(crate) fn drain(&self) -> anyhow::Result<()> {
         Ok(self
             .all
@@ -209,21 +220,21 @@ impl Source {
             .map_or(Ok(()), MachineWatch::read_samples)?)
     }
 
-    /// Whether other CPUs are isolated now than at the last time that this was so: the next look attaches what they need. Asks
-    /// the kernel once a minute.
+    /// Whether other CPUs are isolated now than at the last check; the next look attaches a probe for them. The kernel is asked
+    /// once a minute.
     pub(crate) fn isolation_changed(&mut self) -> bool {
-        if self.asked.elapsed() < SELDOM {
+        if self.asked.elapsed() < ISOLATION_CHECK_PAUSE {
             return false;
         }
         self.asked = Instant::now();
-        let now = isolated();
+        let now = isolated_cpus();
         let changed = now != self.isolated;
         self.isolated = now;
         changed
     }
 
-    /// Which CPUs nobody should disturb, for people; empty where there are none.
-    pub(crate) fn isolated(&self) -> String {
+    /// The CPUs that nobody should disturb, as text; empty where there are none.
+    pub(crate) fn isolated_text(&self) -> String {
         if self.isolated.is_empty() {
             return String::new();
         }
@@ -231,7 +242,7 @@ impl Source {
     }
 
     fn is_full(&self) -> anyhow::Result<bool> {
-        if self.since.elapsed() < OFTEN {
+        if self.since.elapsed() < MIN_RENEWAL_PAUSE {
             return Ok(false);
         }
         let guard = self
@@ -242,7 +253,7 @@ impl Source {
         Ok(guard == Some(true) || self.all.probe.is_nearly_full()?)
     }
 
-    pub(crate) fn backend(&self) -> &'static str {
+    pub(crate) fn backend_name(&self) -> &'static str {
         self.all.probe.backend().name()
     }
 }

@@ -1,24 +1,22 @@
-//! `quell agent`: keeps watch, and tells a fleet's tools.
+//! `quell agent`: watches a host for months, and publishes figures for a fleet's tools.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quell_agent::config::{Config, Influx, Otlp, Traces, listen};
-use quell_agent::ring::Ring;
+use quell_agent::config::{AgentConfig, InfluxConfig, OtlpConfig, TraceConfig, parse_listen};
+use quell_agent::trace_ring::TraceRing;
 
+use crate::agent::config_file::config_file;
 use crate::agent::recorder::lacks_room;
-use crate::agent::source::{Source, TimeOf};
-use crate::agent::watch::{Agent, Wanted};
+use crate::agent::source::{AccountOptions, CountSource};
+use crate::agent::watch::{AgentOutputs, RunningAgent};
 use crate::cli::{AgentArgs, AgentVerb};
 use crate::cmd::{agent_look_back, agent_traces, usage};
 use crate::launch::signals;
 use crate::show::units::plural;
 
-const USUAL: &str = "/etc/quell/agent.toml";
-
-/// Samples have room for so long.
-const DRAIN: Duration = Duration::from_secs(10);
+/// The probe has room for samples of so long.
+const DRAIN_PAUSE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
@@ -26,74 +24,82 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
         Some(AgentVerb::LookBack(args)) => return agent_look_back::run(args),
         None => {}
     }
-    let config = configured(args).map_err(|err| usage(format!("{err:#}")))?;
+    let config = read_config(args).map_err(|err| usage(format!("{err:#}")))?;
     signals::install()?;
-    let wanted = Wanted::of(&config)?;
-    let time_of = TimeOf {
+    let wanted = AgentOutputs::from_config(&config)?;
+    let time_of = AccountOptions {
         sleeps: config.blocked,
-        code: config.traces.as_ref().is_some_and(Traces::looks_back),
+        code: config.traces.as_ref().is_some_and(TraceConfig::looks_back),
     };
-    let mut source = Source::start(args.backend, time_of)?;
+    let mut source = CountSource::start(args.backend, time_of)?;
     let watches = format!(
         "quell: watches by {}{}, every {} s",
-        source.backend(),
-        of(&source.isolated()),
+        source.backend_name(),
+        isolated_suffix(&source.isolated_text()),
         config.interval
     );
     if args.check {
-        return check(&config, &wanted, &watches);
+        return check_start(&config, &wanted, &watches);
     }
     let rules = config.traces.iter().flat_map(|traces| &traces.rules);
     for rule in rules.filter(|rule| rule.isolated == Some(true)) {
-        if source.isolated().is_empty() {
+        if source.isolated_text().is_empty() {
             say!("quell: rule \"{}\": no CPU is isolated now", rule.name);
         }
     }
-    let mut agent = Agent::start(&config, wanted, source.backend())?;
-    say!("{watches}; tells {}", agent.told());
+    let mut agent = RunningAgent::start(&config, wanted, source.backend_name())?;
+    say!("{watches}; tells {}", agent.receivers());
     let mut due = Instant::now();
     loop {
-        if !agent.look(&mut source)? {
+        if !agent.look_and_publish(&mut source)? {
             return Ok(ExitCode::SUCCESS);
         }
-        // by the clock that never jumps; looks that were missed, while the machine slept, are not made up for
+        // The clock is the one that never jumps; looks that were missed, while the machine slept, are not made up for.
         let now = Instant::now();
         while due <= now {
-            due += config.every();
+            due += config.look_interval();
         }
-        if sleep(&source, due)? {
+        if wait_for_look(&source, due)? {
             agent.last_look(&mut source)?;
             return Ok(ExitCode::SUCCESS);
         }
     }
 }
 
-/// Waits for the next look. True: somebody asks for the end.
-fn sleep(source: &Source, due: Instant) -> anyhow::Result<bool> {
+/// Waits for the next look. True: a signal asks for the end.
+fn wait_for_look(source: &CountSource, due: Instant) -> anyhow::Result<bool> {
     loop {
         let left = due.saturating_duration_since(Instant::now());
-        if signals::sleep(left.min(DRAIN))?.is_some() {
+        if signals::sleep(left.min(DRAIN_PAUSE))?.is_some() {
             return Ok(true);
         }
-        if left <= DRAIN {
+        if left <= DRAIN_PAUSE {
             return Ok(false);
         }
         source.drain()?;
     }
 }
 
-/// Whether it would start. Nothing is written, and no agent that is at work disturbed.
-fn check(config: &Config, wanted: &Wanted, watches: &str) -> anyhow::Result<ExitCode> {
-    let mut taken: Vec<String> = wanted.check()?.iter().map(ToString::to_string).collect();
+/// Whether the agent would start. Nothing is written, and an agent that is at work is not disturbed.
+fn check_start(
+    config: &AgentConfig,
+    wanted: &AgentOutputs,
+    watches: &str,
+) -> anyhow::Result<ExitCode> {
+    let mut taken: Vec<String> = wanted
+        .taken_address()?
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let mut traces = String::new();
     if let Some(wanted) = &config.traces {
-        if Ring::check(&wanted.dir)? {
+        if TraceRing::is_taken(&wanted.dir)? {
             taken.push(wanted.dir.display().to_string());
         }
         let rules = plural(wanted.rules.len() as u64, "rule");
         traces = format!("; would record by {rules} to {}", wanted.dir.display());
     }
-    say!("{watches}; would tell {}{traces}", wanted.told());
+    say!("{watches}; would tell {}{traces}", wanted.receivers());
     for what in taken {
         say!("quell: {what} is taken now: by an agent that is at work, or by somebody else");
     }
@@ -103,43 +109,38 @@ fn check(config: &Config, wanted: &Wanted, watches: &str) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn of(isolated: &str) -> String {
+fn isolated_suffix(isolated: &str) -> String {
     if isolated.is_empty() {
         return String::new();
     }
     format!(", {isolated}")
 }
 
-/// The file, then what the command line says.
-fn configured(args: &AgentArgs) -> anyhow::Result<Config> {
-    let mut config = match file(args.config.as_deref()) {
-        Some(path) => Config::read(path)?,
-        None => Config::default(),
+/// The configuration's file, overridden by the command line.
+fn read_config(args: &AgentArgs) -> anyhow::Result<AgentConfig> {
+    let mut config = match config_file(args.config.as_deref()) {
+        Some(path) => AgentConfig::read(path)?,
+        None => AgentConfig::default(),
     };
     if let Some(text) = &args.listen {
-        config.listen = listen(text).map_err(|err| anyhow::anyhow!("--listen {err}"))?;
+        config.listen = parse_listen(text).map_err(|err| anyhow::anyhow!("--listen {err}"))?;
     }
     config.interval = args.interval.unwrap_or(config.interval);
-    // the file's token is for the file's server
+    // The file's token belongs to the file's server only.
     if let Some(to) = &args.influx {
-        config.influx = Some(Influx {
+        config.influx = Some(InfluxConfig {
             to: to.clone(),
             token_file: None,
             ca_file: None,
         });
     }
     if let Some(to) = &args.otlp {
-        config.otlp = Some(Otlp {
+        config.otlp = Some(OtlpConfig {
             to: to.clone(),
             token_file: None,
             ca_file: None,
         });
     }
-    config.check()?;
+    config.check_settings()?;
     Ok(config)
-}
-
-/// The configuration: what was named, or the usual one if there is one.
-pub(super) fn file(named: Option<&Path>) -> Option<&Path> {
-    named.or_else(|| Some(Path::new(USUAL)).filter(|path| path.exists()))
 }

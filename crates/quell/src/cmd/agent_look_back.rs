@@ -1,5 +1,5 @@
-//! `quell agent look-back`: names the code of what was counted before a trace, in a process of its own, so that the memory for
-//! it is not the agent's, and puts it beside the trace.
+//! `quell agent look-back`: names the code in the counts from before a trace, in a process of its own, so that the memory for
+//! it is not the agent's, and writes them into the trace's folder.
 
 use std::fs;
 use std::io;
@@ -9,53 +9,60 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use quell_agent::look_back::{Line, What};
+use quell_agent::look_back::{LookBackCount, LookBackLine};
 use quell_event::Text;
 use quell_event::trace::Frame;
 use quell_probe::name_living;
 
-use crate::agent::look_back::{FILE, tell};
+use crate::agent::look_back::{LOOK_BACK_FILE, write_lines};
 use crate::cli::AgentLookBackArgs;
 
-/// The recording makes its folder soon, or not at all.
-const PATIENCE: Duration = Duration::from_secs(30);
-const STEP: Duration = Duration::from_millis(50);
+/// The recording makes its folder within this time, or not at all.
+const MAX_TRACE_WAIT: Duration = Duration::from_secs(30);
+const TRACE_CHECK_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(args: &AgentLookBackArgs) -> anyhow::Result<ExitCode> {
-    let read = |line: io::Result<String>| Ok::<Line, anyhow::Error>(serde_json::from_str(&line?)?);
-    let lines: Result<Vec<Line>, _> = io::stdin().lines().map(read).collect();
+    let read =
+        |line: io::Result<String>| Ok::<LookBackLine, anyhow::Error>(serde_json::from_str(&line?)?);
+    let lines: Result<Vec<LookBackLine>, _> = io::stdin().lines().map(read).collect();
     let mut lines = lines.context("read what was counted from stdin")?;
-    name(&mut lines);
-    let until = Instant::now() + PATIENCE;
+    name_frames(&mut lines);
+    let until = Instant::now() + MAX_TRACE_WAIT;
     while !args.dir.join("meta.json").exists() {
         anyhow::ensure!(
             Instant::now() < until,
             "there is no trace at {}",
             args.dir.display()
         );
-        thread::sleep(STEP);
+        thread::sleep(TRACE_CHECK_PAUSE);
     }
-    write(&args.dir, &lines).with_context(|| format!("write {}", args.dir.join(FILE).display()))?;
+    write_look_back(&args.dir, &lines)
+        .with_context(|| format!("write {}", args.dir.join(LOOK_BACK_FILE).display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Names the frames of stacks.
-fn name(lines: &mut [Line]) {
+fn name_frames(lines: &mut [LookBackLine]) {
     let mut asked = Vec::new();
     for line in lines.iter_mut() {
-        if let What::Code { pid, addresses, .. } = &mut line.what {
+        if let LookBackCount::Code { pid, addresses, .. } = &mut line.count {
             asked.push((*pid, std::mem::take(addresses)));
         }
     }
     let mut named = name_living(&asked).into_iter();
     for line in lines {
-        if let What::Code { frames, .. } = &mut line.what {
-            *frames = named.next().unwrap_or_default().iter().map(text).collect();
+        if let LookBackCount::Code { frames, .. } = &mut line.count {
+            *frames = named
+                .next()
+                .unwrap_or_default()
+                .iter()
+                .map(frame_text)
+                .collect();
         }
     }
 }
 
-fn text(frame: &Frame) -> Text {
+fn frame_text(frame: &Frame) -> Text {
     let module = frame.module.as_deref().unwrap_or_default();
     let file = module.rsplit('/').next().unwrap_or(module);
     let text = match (&frame.symbol, file) {
@@ -70,12 +77,12 @@ fn text(frame: &Frame) -> Text {
     text.into()
 }
 
-fn write(dir: &Path, lines: &[Line]) -> io::Result<()> {
-    let half = dir.join(format!("{FILE}.tmp"));
+fn write_look_back(dir: &Path, lines: &[LookBackLine]) -> io::Result<()> {
+    let half = dir.join(format!("{LOOK_BACK_FILE}.tmp"));
     let file = fs::File::create(&half)?;
-    tell(lines, &file)?;
+    write_lines(lines, &file)?;
     file.sync_all()?;
-    fs::rename(half, dir.join(FILE))
+    fs::rename(half, dir.join(LOOK_BACK_FILE))
 }
 
 #[cfg(test)]
@@ -93,12 +100,15 @@ mod tests {
             ..Frame::default()
         };
         assert_eq!(
-            text(&frame(Some("f"), Some("/usr/bin/a"), Some(1))),
+            frame_text(&frame(Some("f"), Some("/usr/bin/a"), Some(1))),
             "f (a)"
         );
-        assert_eq!(text(&frame(Some("f"), None, None)), "f");
-        assert_eq!(text(&frame(None, Some("/usr/bin/a"), Some(31))), "a+0x1f");
-        assert_eq!(text(&frame(None, Some("[vdso]"), None)), "[vdso]");
-        assert_eq!(text(&frame(None, None, None)), "0x10");
+        assert_eq!(frame_text(&frame(Some("f"), None, None)), "f");
+        assert_eq!(
+            frame_text(&frame(None, Some("/usr/bin/a"), Some(31))),
+            "a+0x1f"
+        );
+        assert_eq!(frame_text(&frame(None, Some("[vdso]"), None)), "[vdso]");
+        assert_eq!(frame_text(&frame(None, None, None)), "0x10");
     }
 }

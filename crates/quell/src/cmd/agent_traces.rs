@@ -1,53 +1,54 @@
-//! `quell agent traces`: what rules have recorded.
+//! `quell agent traces`: lists the traces that rules have recorded.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use quell_agent::config::{Config, TRACES};
-use quell_agent::ring::{self, Kept};
+use quell_agent::config::{AgentConfig, DEFAULT_TRACE_DIR};
+use quell_agent::trace_ring::{self, KeptTrace};
 use quell_event::trace::Trace;
 use serde_json::{Value, json};
 
-use crate::agent::recorder::{WHY, Why};
+use crate::agent::config_file::config_file;
+use crate::agent::recorder::{TRIGGER_FILE, TriggerNote};
 use crate::cli::AgentTracesArgs;
-use crate::cmd::{agent, usage};
+use crate::cmd::usage;
 use crate::show;
 use crate::show::table::{Table, plain};
 use crate::show::units::{bytes, count, plural};
 
 pub(crate) fn run(args: &AgentTracesArgs) -> anyhow::Result<ExitCode> {
-    let dir = directory(args).map_err(|err| usage(format!("{err:#}")))?;
-    let kept = match ring::list(&dir) {
-        // one that was named is there; the agent's own may not be yet
+    let dir = trace_dir(args).map_err(|err| usage(format!("{err:#}")))?;
+    let kept = match trace_ring::list_traces(&dir) {
+        // A folder that was named has to exist; the agent's own may not exist yet.
         Err(err) if args.dir.is_none() && is_missing(&err) => Vec::new(),
         kept => kept?,
     };
-    let found: Vec<Found> = kept.into_iter().map(Found::of).collect();
+    let found: Vec<ListedTrace> = kept.into_iter().map(ListedTrace::of).collect();
     let mut out = show::output(None)?;
     let text = if args.json {
         format!(
             "{}\n",
-            json!({"schema": "quell/agent-traces/1", "dir": dir.to_string_lossy(), "traces": found.iter().map(Found::json).collect::<Vec<_>>()})
+            json!({"schema": "quell/agent-traces/1", "dir": dir.to_string_lossy(), "traces": found.iter().map(ListedTrace::json).collect::<Vec<_>>()})
         )
     } else {
-        text(&dir, &found)
+        traces_text(&dir, &found)
     };
     show::unless_gone(show::emit(&mut *out, &text))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn directory(args: &AgentTracesArgs) -> anyhow::Result<PathBuf> {
+fn trace_dir(args: &AgentTracesArgs) -> anyhow::Result<PathBuf> {
     if let Some(dir) = &args.dir {
         return Ok(dir.clone());
     }
-    let config = match agent::file(args.config.as_deref()) {
-        Some(path) => Config::read(path)?,
-        None => Config::default(),
+    let config = match config_file(args.config.as_deref()) {
+        Some(path) => AgentConfig::read(path)?,
+        None => AgentConfig::default(),
     };
     Ok(config
         .traces
-        .map_or_else(|| PathBuf::from(TRACES), |traces| traces.dir))
+        .map_or_else(|| PathBuf::from(DEFAULT_TRACE_DIR), |traces| traces.dir))
 }
 
 fn is_missing(err: &anyhow::Error) -> bool {
@@ -55,25 +56,25 @@ fn is_missing(err: &anyhow::Error) -> bool {
     kind == Some(io::ErrorKind::NotFound)
 }
 
-/// A trace, as far as it can be read.
-struct Found {
-    kept: Kept,
+/// A trace of the ring, as far as it can be read.
+struct ListedTrace {
+    kept: KeptTrace,
     why: String,
-    /// Shootdowns and seconds; or what is wrong with it.
+    /// Shootdowns and seconds, or the error that reading it gave.
     has: Result<(u64, f64), String>,
     cut_short: bool,
     /// It has no end, as it is being recorded.
     under_way: bool,
 }
 
-impl Found {
-    fn of(kept: Kept) -> Self {
-        let text = std::fs::read_to_string(kept.path.join(WHY)).unwrap_or_default();
+impl ListedTrace {
+    fn of(kept: KeptTrace) -> Self {
+        let text = std::fs::read_to_string(kept.path.join(TRIGGER_FILE)).unwrap_or_default();
         let why = serde_json::from_str(&text)
-            .map(|why: Why| why.why)
+            .map(|why: TriggerNote| why.why)
             .unwrap_or_default();
-        // before it is opened: one that ends between the two has its end then
-        let under_way = ring::is_under_way(&kept.path);
+        // This is asked before the trace is opened: one that ends between the two has its end then.
+        let under_way = trace_ring::is_being_recorded(&kept.path);
         let trace = Trace::open(&kept.path);
         let no_end = trace.as_ref().is_ok_and(Trace::cut_short);
         let has = trace.and_then(|trace| {
@@ -106,7 +107,7 @@ impl Found {
     }
 }
 
-fn text(dir: &Path, found: &[Found]) -> String {
+fn traces_text(dir: &Path, found: &[ListedTrace]) -> String {
     if found.is_empty() {
         return format!("no traces in {}\n", plain(&dir.to_string_lossy()));
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use quell_agent::look_back::Line;
+use quell_agent::look_back::LookBackLine;
 use quell_event::Summary;
 use quell_event::text::clean;
 use quell_remedy::advice::Advised;
@@ -64,7 +64,7 @@ struct ReportJson<'a> {
     advice: &'a [Advised],
     /// The counts from before a trace that quell agent began.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    look_back: &'a [Line],
+    look_back: &'a [LookBackLine],
 }
 
 fn report_one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
@@ -75,7 +75,7 @@ fn report_one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
         return export::export_trace(trace, format, &args.export, args.output.as_deref());
     }
     let report = Report::open(trace)?;
-    let before = look_back::read(trace);
+    let before = look_back::read_look_back(trace);
     let mut out = show::output(args.output.as_deref())?;
     let text = if args.json {
         serde_json::to_string(&ReportJson {
@@ -91,7 +91,7 @@ fn report_one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
             text.push_str(&clean(note));
             text.push('\n');
         }
-        text.push_str(&look_back::text(&before, args.top));
+        text.push_str(&look_back::look_back_text(&before, args.top));
         text
     };
     emit(&mut *out, &text)

@@ -1,4 +1,4 @@
-//! From the id of a cgroup to what people call it: its path, and where the path tells, the container and the pod.
+//! Names of cgroups: the id becomes a path, and where the path shows them, a container and a pod.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use quell_event::text::clean;
 
-/// Where the hierarchy of cgroup v2 is mounted; the second is where v1 is beside it.
-const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// A walk looks at no more folders than this.
-const MOST_FOLDERS: usize = 50_000;
-/// From one walk to the next. One that is not found is looked for again after twice as long each time, up to the last.
-const PAUSE: Duration = Duration::from_secs(30);
-const LONGEST: Duration = Duration::from_secs(3600);
+/// Where the hierarchy of cgroup v2 is mounted; the second is used where v1 is mounted beside it.
+const CGROUP_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// A walk looks at no more folders than this, so that a host with very many cgroups costs no more.
+const MAX_WALKED_FOLDERS: usize = 50_000;
+/// Time between two walks. The wait for a cgroup that is not found doubles with each walk, up to the maximum.
+const WALK_PAUSE: Duration = Duration::from_secs(30);
+const MAX_WALK_PAUSE: Duration = Duration::from_secs(3600);
 
-/// What a cgroup is called.
+/// A cgroup as people know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Name {
-    /// From the root of the hierarchy; empty where it is gone.
+pub struct CgroupName {
+    /// Path from the root of the hierarchy; empty where the cgroup is gone.
     pub path: String,
     /// The first 12 characters of the container's id, as `docker ps` shows it.
     pub container: String,
@@ -27,10 +27,10 @@ pub struct Name {
     pub pod: String,
 }
 
-impl Name {
-    /// By its path, cleaned: whoever may make folders there names them as he likes.
+impl CgroupName {
+    /// Derives the name from a path. The path is cleaned, since whoever may make folders there names them as he likes.
     #[must_use]
-    pub fn of(path: &str) -> Self {
+    pub fn from_path(path: &str) -> Self {
         let path = clean(path);
         let parts = path.split('/');
         let mut name = Self {
@@ -38,10 +38,10 @@ impl Name {
             ..Self::default()
         };
         for part in parts {
-            if let Some(pod) = pod(part) {
+            if let Some(pod) = pod_uid(part) {
                 name.pod = pod;
             }
-            if let Some(container) = container(part) {
+            if let Some(container) = container_id(part) {
                 name.container = container;
             }
         }
@@ -49,8 +49,9 @@ impl Name {
     }
 }
 
-/// `pod` and a uid, by itself (cgroupfs) or at the end of `kubepods-burstable-pod….slice` (systemd, which has `_` for `-`).
-fn pod(part: &str) -> Option<String> {
+/// The pod's uid. It follows `pod`, in a folder of its own (cgroupfs) or at the end of `kubepods-burstable-pod….slice` (systemd,
+/// which has `_` for `-`).
+fn pod_uid(part: &str) -> Option<String> {
     let part = part.strip_suffix(".slice").unwrap_or(part);
     let (before, uid) = part.rsplit_once("pod")?;
     let kube = before.is_empty() || before.starts_with("kubepods");
@@ -59,9 +60,9 @@ fn pod(part: &str) -> Option<String> {
     (kube && is_uid).then_some(uid)
 }
 
-/// 64 digits, by themselves or in `docker-….scope`, `cri-containerd-….scope`, `crio-….scope`, `libpod-….scope`; or the name
-/// after `lxc.payload.`.
-fn container(part: &str) -> Option<String> {
+/// The container's id: 64 digits, by themselves or in `docker-….scope`, `cri-containerd-….scope`, `crio-….scope`,
+/// `libpod-….scope`; or the name after `lxc.payload.`.
+fn container_id(part: &str) -> Option<String> {
     if let Some(name) = part.strip_prefix("lxc.payload.") {
         return Some(name.to_owned());
     }
@@ -71,21 +72,21 @@ fn container(part: &str) -> Option<String> {
     is_id.then(|| id[..12].to_owned())
 }
 
-/// Looks names up.
+/// Looks names of cgroups up, and remembers them.
 #[derive(Debug)]
-pub struct Names {
+pub struct CgroupNames {
     mount: PathBuf,
-    known: HashMap<u64, Name>,
-    /// Those that were not found: when to look again, and how long is waited then.
+    known: HashMap<u64, CgroupName>,
+    /// Cgroups that were not found: the time of the next attempt, and the pause before it.
     gone: HashMap<u64, (Instant, Duration)>,
     walked: Option<Instant>,
 }
 
-impl Names {
-    /// In the hierarchy that is mounted under this root, `/` for this machine.
+impl CgroupNames {
+    /// Reads the hierarchy that is mounted under this root, `/` for this machine.
     #[must_use]
     pub fn new(root: &Path) -> Self {
-        let mounts = MOUNTS.map(|m| quell_host::under(root, Path::new(m)));
+        let mounts = CGROUP_MOUNTS.map(|m| quell_host::under(root, Path::new(m)));
         let v2 = mounts
             .iter()
             .find(|m| m.join("cgroup.controllers").exists());
@@ -97,10 +98,10 @@ impl Names {
         }
     }
 
-    /// The names of these; one that is not found, as it is gone or was new since the last look, has an empty one.
-    /// Others are forgotten. On 64-bit Linux a cgroup's id is the inode number of its folder (include/linux/kernfs.h:
-    /// kernfs_id_ino()).
-    pub fn of(&mut self, ids: &[u64]) -> HashMap<u64, Name> {
+    /// The names of these cgroups. A cgroup that is not found, because it is gone or newer than the last walk, has an empty one,
+    /// and names of other cgroups are forgotten. On 64-bit Linux a cgroup's id is the inode number of its folder
+    /// (include/linux/kernfs.h: kernfs_id_ino()).
+    pub fn names_of(&mut self, ids: &[u64]) -> HashMap<u64, CgroupName> {
         self.known.retain(|id, _| ids.contains(id));
         self.gone.retain(|id, _| ids.contains(id));
         let now = Instant::now();
@@ -110,9 +111,9 @@ impl Names {
             .copied()
             .filter(|id| !self.known.contains_key(id) && due(id))
             .collect();
-        let rested = self.walked.is_none_or(|at| now - at >= PAUSE);
+        let rested = self.walked.is_none_or(|at| now - at >= WALK_PAUSE);
         if !missing.is_empty() && rested {
-            self.walk(missing.clone());
+            self.walk_hierarchy(missing.clone());
             self.walked = Some(now);
             for id in missing {
                 if self.known.contains_key(&id) {
@@ -121,7 +122,7 @@ impl Names {
                     let pause = self
                         .gone
                         .get(&id)
-                        .map_or(PAUSE, |(_, p)| (*p * 2).min(LONGEST));
+                        .map_or(WALK_PAUSE, |(_, p)| (*p * 2).min(MAX_WALK_PAUSE));
                     self.gone.insert(id, (now + pause, pause));
                 }
             }
@@ -130,28 +131,28 @@ impl Names {
         ids.iter().map(name).collect()
     }
 
-    /// The names of these, for once: those that are known are not forgotten for it.
-    pub fn more_of(&mut self, ids: &[u64]) -> HashMap<u64, Name> {
+    /// The names of these cgroups for a single use: the names that are remembered stay as they are.
+    pub fn names_for_once(&mut self, ids: &[u64]) -> HashMap<u64, CgroupName> {
         let before = self.known.clone();
         let missing = ids.iter().copied();
         let missing: HashSet<u64> = missing.filter(|id| !before.contains_key(id)).collect();
         if !missing.is_empty() {
-            self.walk(missing);
+            self.walk_hierarchy(missing);
         }
         std::mem::replace(&mut self.known, before)
     }
 
-    fn walk(&mut self, mut missing: HashSet<u64>) {
+    fn walk_hierarchy(&mut self, mut missing: HashSet<u64>) {
         if let Ok(root) = fs::metadata(&self.mount)
             && missing.remove(&root.ino())
         {
-            self.known.insert(root.ino(), Name::of("/"));
+            self.known.insert(root.ino(), CgroupName::from_path("/"));
         }
         let mut folders = vec![self.mount.clone()];
         let mut looked = 0;
         while let Some(folder) = folders.pop() {
             looked += 1;
-            if missing.is_empty() || looked > MOST_FOLDERS {
+            if missing.is_empty() || looked > MAX_WALKED_FOLDERS {
                 return;
             }
             let Ok(entries) = fs::read_dir(&folder) else {
@@ -164,7 +165,7 @@ impl Names {
                 let path = entry.path();
                 if missing.remove(&entry.ino()) {
                     let below = path.strip_prefix(&self.mount).unwrap_or(&path);
-                    let name = Name::of(&format!("/{}", below.to_string_lossy()));
+                    let name = CgroupName::from_path(&format!("/{}", below.to_string_lossy()));
                     self.known.insert(entry.ino(), name);
                 }
                 folders.push(path);
@@ -212,7 +213,7 @@ mod tests {
             ("/".to_owned(), false, ""),
         ];
         for (path, is_container, pod) in paths {
-            let name = Name::of(&path);
+            let name = CgroupName::from_path(&path);
             assert_eq!(
                 name.container,
                 if is_container { &ID[..12] } else { "" },
@@ -220,14 +221,14 @@ mod tests {
             );
             assert_eq!(name.pod, pod, "{path}");
         }
-        assert_eq!(Name::of("/lxc.payload.web").container, "web");
+        assert_eq!(CgroupName::from_path("/lxc.payload.web").container, "web");
     }
 
     proptest! {
         /// Check that any path is told, as it is where it is plain, and none makes it fail.
         #[test]
         fn any_path(path in "(?s).{0,100}") {
-            prop_assert_eq!(Name::of(&path).path, clean(&path));
+            prop_assert_eq!(CgroupName::from_path(&path).path, clean(&path));
         }
     }
 
@@ -241,36 +242,39 @@ mod tests {
         fs::create_dir_all(&slice).unwrap();
         fs::write(mount.join("cgroup.controllers"), "").unwrap();
         let ino = |path: &Path| fs::metadata(path).unwrap().ino();
-        let mut names = Names::new(root.path());
+        let mut names = CgroupNames::new(root.path());
         let ids = [ino(&slice), ino(&mount), u64::MAX];
-        let found = names.of(&ids);
+        let found = names.names_of(&ids);
         assert_eq!(found[&ids[0]].path, "/a.slice/b.service");
         assert_eq!(found[&ids[1]].path, "/");
         assert_eq!(found[&u64::MAX].path, "");
         assert_eq!(
-            names.more_of(&[ino(&slice)])[&ino(&slice)].path,
+            names.names_for_once(&[ino(&slice)])[&ino(&slice)].path,
             "/a.slice/b.service"
         );
         let once = mount.join("once");
         fs::create_dir(&once).unwrap();
-        assert_eq!(names.more_of(&[ino(&once)])[&ino(&once)].path, "/once");
+        assert_eq!(
+            names.names_for_once(&[ino(&once)])[&ino(&once)].path,
+            "/once"
+        );
         assert!(!names.known.contains_key(&ino(&once)));
         let new = mount.join("new");
         fs::create_dir(&new).unwrap();
-        assert_eq!(names.of(&[ino(&new)])[&ino(&new)].path, "");
+        assert_eq!(names.names_of(&[ino(&new)])[&ino(&new)].path, "");
         names.walked = None;
-        assert_eq!(names.of(&[ino(&new)])[&ino(&new)].path, "/new");
+        assert_eq!(names.names_of(&[ino(&new)])[&ino(&new)].path, "/new");
         // what is gone is looked for less and less often
         names.walked = None;
-        names.of(&[u64::MAX]);
+        names.names_of(&[u64::MAX]);
         names.walked = None;
-        names.of(&[u64::MAX]);
+        names.names_of(&[u64::MAX]);
         assert!(names.walked.is_none(), "too soon");
         for pause in [60, 120, 240] {
             let gone = names.gone.get_mut(&u64::MAX).unwrap();
             gone.0 = Instant::now();
             names.walked = None;
-            names.of(&[u64::MAX]);
+            names.names_of(&[u64::MAX]);
             assert_eq!(names.gone[&u64::MAX].1, Duration::from_secs(pause));
         }
     }

@@ -1,4 +1,4 @@
-//! A directory of traces with a limit of size: a full disk costs old traces, never the host.
+//! A folder of traces with a limit of size: a full disk costs old traces, never the host.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -10,56 +10,56 @@ use anyhow::{Context as _, bail};
 use chrono::{DateTime, NaiveDateTime};
 use rustix::fs::Access;
 
-/// What the names of traces end with; nothing else in the directory is ever touched.
-pub const SUFFIX: &str = ".quell";
+/// Names of traces end with this; nothing else in the folder is ever touched.
+pub const TRACE_SUFFIX: &str = ".quell";
 
-/// A trace that is kept.
+/// A trace in the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// Where.
+pub struct KeptTrace {
+    /// Its folder.
     pub path: PathBuf,
-    /// When it was begun, as in its name: `2026-11-26T02-15-18Z`, so that names sort by time.
+    /// Its start, as in its name: `2026-11-26T02-15-18Z`, so that names sort by time.
     pub begun: String,
     /// The rule that began it.
     pub rule: String,
-    /// All its files.
+    /// Size of all its files.
     pub bytes: u64,
 }
 
-/// What came of making room.
+/// Outcome of making room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Traces that were removed.
+pub struct RoomMade {
+    /// Number of traces that were removed.
     pub removed: u64,
-    /// What is kept, bytes.
+    /// Size of the traces that are left, bytes.
     pub kept: u64,
     /// Whether there is room now.
     pub fits: bool,
 }
 
-/// The directory.
+/// The folder, and its limits.
 #[derive(Clone, Debug)]
-pub struct Ring {
+pub struct TraceRing {
     dir: PathBuf,
-    limit: u64,
-    /// So much of the file system stays free.
-    reserve: u64,
-    /// While it is open no other agent keeps its traces there.
+    limit_bytes: u64,
+    /// Space of the file system that stays free, bytes.
+    reserve_bytes: u64,
+    /// An open lock: while it is held no other agent keeps its traces there.
     _lock: Arc<File>,
 }
 
-impl Ring {
-    /// Of this directory, which is made.
+impl TraceRing {
+    /// Opens the folder, and makes it where it is missing.
     ///
     /// # Errors
     ///
     /// It can't be made, or written to.
     pub fn open(dir: &Path, limit: u64, reserve: u64) -> anyhow::Result<Self> {
-        make(dir)?;
+        make_private_dir(dir)?;
         let probe = dir.join(".quell-can-write");
         fs::write(&probe, "").with_context(|| format!("write to {}", dir.display()))?;
         let _ = fs::remove_file(probe);
-        // flock(2) takes a folder too
+        // flock(2) takes a folder too.
         let lock = File::open(dir).with_context(|| format!("open {}", dir.display()))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -72,20 +72,20 @@ impl Ring {
         }
         Ok(Self {
             dir: dir.to_owned(),
-            limit,
-            reserve,
+            limit_bytes: limit,
+            reserve_bytes: reserve,
             _lock: Arc::new(lock),
         })
     }
 
-    /// Whether it could be opened, without making anything: what is there of its path is a folder that can be written to.
-    /// True where another agent has it.
+    /// Whether another agent has the folder now. Nothing is made: the part of the path that exists has to be a folder that can be
+    /// written to.
     ///
     /// # Errors
     ///
-    /// It could not, whoever is at work.
-    pub fn check(dir: &Path) -> anyhow::Result<bool> {
-        let there = there_of(dir);
+    /// The ring could not be opened, with or without another agent.
+    pub fn is_taken(dir: &Path) -> anyhow::Result<bool> {
+        let there = existing_ancestor(dir);
         let doing = || format!("{} for traces: write to {}", dir.display(), there.display());
         let kind = fs::metadata(there).with_context(doing)?;
         if !kind.is_dir() {
@@ -103,34 +103,34 @@ impl Ring {
         Ok(there == dir && is_locked(dir))
     }
 
-    /// Where a trace that begins now goes. Its name is later than those of all before, also where the clock was set back: who
-    /// gives way is told by names.
+    /// The path of a trace that begins now. Its name sorts after all others, also where the clock was set back, since names decide
+    /// which trace is the oldest.
     #[must_use]
-    pub fn place(&self, wall_ns: u64, rule: &str) -> PathBuf {
-        let newest = list(&self.dir).ok().and_then(|mut kept| kept.pop());
-        let newest = newest.map_or(0, |kept| seconds(&kept.begun) + 1);
-        let now = stamp(newest.max(wall_ns / 1_000_000_000));
-        self.dir.join(format!("{now}-{rule}{SUFFIX}"))
+    pub fn next_trace_path(&self, wall_ns: u64, rule: &str) -> PathBuf {
+        let newest = list_traces(&self.dir).ok().and_then(|mut kept| kept.pop());
+        let newest = newest.map_or(0, |kept| timestamp_seconds(&kept.begun) + 1);
+        let now = format_timestamp(newest.max(wall_ns / 1_000_000_000));
+        self.dir.join(format!("{now}-{rule}{TRACE_SUFFIX}"))
     }
 
-    /// Removes the oldest traces until what is kept, and `more`, is within the limit and the file system has its reserve.
-    /// What came of it.
+    /// Removes the oldest traces until those that are left, and `more` bytes, are within the limit and the file system has its
+    /// reserve.
     ///
     /// # Errors
     ///
-    /// The directory can't be read, or a trace can't be removed.
-    pub fn make_room(&self, more: u64) -> anyhow::Result<Room> {
-        // it may have been removed meanwhile
-        make(&self.dir)?;
-        let mut kept = list(&self.dir)?;
+    /// The folder can't be read, or a trace can't be removed.
+    pub fn make_room(&self, more: u64) -> anyhow::Result<RoomMade> {
+        // The folder may have been removed meanwhile.
+        make_private_dir(&self.dir)?;
+        let mut kept = list_traces(&self.dir)?;
         let mut sum: u64 = kept.iter().map(|k| k.bytes).sum();
         let mut removed = 0;
         kept.reverse();
         loop {
-            let fits = sum.saturating_add(more) <= self.limit && self.has_reserve(more);
+            let fits = sum.saturating_add(more) <= self.limit_bytes && self.has_reserve(more);
             let oldest = kept.pop().filter(|_| !fits);
             let Some(oldest) = oldest else {
-                return Ok(Room {
+                return Ok(RoomMade {
                     removed,
                     kept: sum,
                     fits,
@@ -143,45 +143,45 @@ impl Ring {
         }
     }
 
-    /// Whether the file system would have its reserve after so many bytes more. One that can't be asked has not.
+    /// Whether the file system would have its reserve after so many bytes more. One that can't be asked counts as full.
     #[must_use]
     pub fn has_reserve(&self, more: u64) -> bool {
-        has_free(&self.dir, self.reserve.saturating_add(more))
+        has_free_bytes(&self.dir, self.reserve_bytes.saturating_add(more))
     }
 
-    /// Whether there could be room for so many bytes if nothing were kept, in a folder that may not be there yet.
+    /// Whether there would be room for so many bytes if no trace were kept, in a folder that may not exist yet.
     #[must_use]
-    pub fn could_have(dir: &Path, reserve: u64, more: u64) -> bool {
-        has_free(
-            there_of(dir),
-            reserve.saturating_add(more.saturating_sub(bytes(dir))),
+    pub fn could_hold(dir: &Path, reserve: u64, more: u64) -> bool {
+        has_free_bytes(
+            existing_ancestor(dir),
+            reserve.saturating_add(more.saturating_sub(kept_bytes(dir))),
         )
     }
 
-    /// What stays free of the file system, bytes.
+    /// Space of the file system that stays free, bytes.
     #[must_use]
-    pub fn reserve(&self) -> u64 {
-        self.reserve
+    pub fn reserve_bytes(&self) -> u64 {
+        self.reserve_bytes
     }
 
-    /// What is kept, in all, bytes.
+    /// Size of all traces, bytes.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
-        bytes(&self.dir)
+    pub fn kept_bytes(&self) -> u64 {
+        kept_bytes(&self.dir)
     }
 }
 
-fn bytes(dir: &Path) -> u64 {
-    list(dir).map_or(0, |kept| kept.iter().map(|k| k.bytes).sum())
+fn kept_bytes(dir: &Path) -> u64 {
+    list_traces(dir).map_or(0, |kept| kept.iter().map(|k| k.bytes).sum())
 }
 
-/// So many bytes of its file system are free.
-fn has_free(dir: &Path, bytes: u64) -> bool {
+/// Whether its file system has so many bytes free.
+fn has_free_bytes(dir: &Path, bytes: u64) -> bool {
     rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= bytes)
 }
 
-/// What is there of a path.
-fn there_of(dir: &Path) -> &Path {
+/// The longest part of the path that exists.
+fn existing_ancestor(dir: &Path) -> &Path {
     let is_there = |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();
     let there = dir.ancestors().find(is_there).unwrap_or(dir);
     if there.as_os_str().is_empty() {
@@ -190,22 +190,22 @@ fn there_of(dir: &Path) -> &Path {
     there
 }
 
-/// Whether a recording writes there now: it locks its folder, and the lock goes with it, however it ends. Some network file
-/// systems have no locks: none is seen there.
+/// Whether a recording writes to this trace now. A recording locks its folder, and the lock ends with it in any case. Some network
+/// file systems have no locks: there no recording is recognised.
 #[must_use]
-pub fn is_under_way(trace: &Path) -> bool {
-    // it locks first and writes this then; before, a look would keep it from its lock
+pub fn is_being_recorded(trace: &Path) -> bool {
+    // A recording locks first and writes this file then; a shared lock before that would keep it from its own.
     trace.join("meta.json").exists() && is_locked(trace)
 }
 
-/// By flock(2): that another has it alone.
+/// Whether another process holds its flock(2) alone.
 fn is_locked(dir: &Path) -> bool {
     let lock = File::open(dir).map(|dir| dir.try_lock_shared());
     matches!(lock, Ok(Err(TryLockError::WouldBlock)))
 }
 
-/// Of its owner alone, as traces have command lines; one that is there stays as it is.
-fn make(dir: &Path) -> anyhow::Result<()> {
+/// Makes the folder for its owner alone, since traces contain command lines; an existing folder keeps its mode.
+fn make_private_dir(dir: &Path) -> anyhow::Result<()> {
     let made = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -213,22 +213,22 @@ fn make(dir: &Path) -> anyhow::Result<()> {
     made.with_context(|| format!("make {} for traces", dir.display()))
 }
 
-/// All traces of a directory, the oldest first.
+/// All traces of a folder, the oldest first.
 ///
 /// # Errors
 ///
-/// It can't be read.
-pub fn list(dir: &Path) -> anyhow::Result<Vec<Kept>> {
+/// The folder can't be read.
+pub fn list_traces(dir: &Path) -> anyhow::Result<Vec<KeptTrace>> {
     let mut kept = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
         let entry = entry.with_context(|| format!("read {}", dir.display()))?;
-        let Some((begun, rule)) = entry.file_name().to_str().and_then(parts) else {
+        let Some((begun, rule)) = entry.file_name().to_str().and_then(parse_trace_name) else {
             continue;
         };
-        // a link is not ours, and what it points to still less
+        // A symbolic link is not the ring's, and its target even less.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            kept.push(Kept {
-                bytes: size(&entry.path()).unwrap_or(0),
+            kept.push(KeptTrace {
+                bytes: trace_bytes(&entry.path()).unwrap_or(0),
                 path: entry.path(),
                 begun,
                 rule,
@@ -239,46 +239,52 @@ pub fn list(dir: &Path) -> anyhow::Result<Vec<Kept>> {
     Ok(kept)
 }
 
-/// Of a name: when, and which rule. `None`: it is none of ours.
-fn parts(name: &str) -> Option<(String, String)> {
-    let name = name.strip_suffix(SUFFIX)?;
-    let (begun, rule) = name.split_at_checked(STAMP.len())?;
-    let alike = begun.bytes().zip(STAMP.bytes()).all(|(is, form)| {
-        if form == b'0' {
-            is.is_ascii_digit()
-        } else {
-            is == form
-        }
-    });
+/// The start and the rule from a trace's name; `None` for any other name.
+fn parse_trace_name(name: &str) -> Option<(String, String)> {
+    let name = name.strip_suffix(TRACE_SUFFIX)?;
+    let (begun, rule) = name.split_at_checked(TIMESTAMP_SHAPE.len())?;
+    let alike = begun
+        .bytes()
+        .zip(TIMESTAMP_SHAPE.bytes())
+        .all(|(is, form)| {
+            if form == b'0' {
+                is.is_ascii_digit()
+            } else {
+                is == form
+            }
+        });
     let rule = rule.strip_prefix('-')?;
     (alike && !rule.is_empty()).then(|| (begun.to_owned(), rule.to_owned()))
 }
 
-const STAMP: &str = "0000-00-00T00-00-00Z";
+const TIMESTAMP_SHAPE: &str = "0000-00-00T00-00-00Z";
 
-/// How a moment is written in a name: UTC, without a colon, which tar and rsync take for a host.
-const FORMAT: &str = "%Y-%m-%dT%H-%M-%SZ";
+/// Format of the start in a name: UTC, without a colon, which tar and rsync take for a host.
+const TIMESTAMP_FORMAT: &str = "%Y-%m-%dT%H-%M-%SZ";
 
-/// A moment in a name, of seconds since 1970.
-fn stamp(seconds: u64) -> String {
+/// The start in a name, from seconds since 1970.
+fn format_timestamp(seconds: u64) -> String {
     let moment = i64::try_from(seconds)
         .ok()
         .and_then(|s| DateTime::from_timestamp(s, 0));
-    moment.unwrap_or_default().format(FORMAT).to_string()
+    moment
+        .unwrap_or_default()
+        .format(TIMESTAMP_FORMAT)
+        .to_string()
 }
 
-/// Of a moment in a name; 0 of a date that there is not.
-fn seconds(stamp: &str) -> u64 {
-    let moment = NaiveDateTime::parse_from_str(stamp, FORMAT).unwrap_or_default();
+/// Seconds since 1970 of the start in a name; 0 for a date that does not exist.
+fn timestamp_seconds(stamp: &str) -> u64 {
+    let moment = NaiveDateTime::parse_from_str(stamp, TIMESTAMP_FORMAT).unwrap_or_default();
     u64::try_from(moment.and_utc().timestamp()).unwrap_or(0)
 }
 
-/// The bytes of all files of a trace, which has no directories.
+/// The bytes of all files of a trace, which has no folders inside.
 ///
 /// # Errors
 ///
-/// It can't be read: it may be going away.
-pub fn size(dir: &Path) -> io::Result<u64> {
+/// The folder can't be read: it may be going away.
+pub fn trace_bytes(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
         bytes += entry?.metadata().map_or(0, |m| m.len());
@@ -295,9 +301,9 @@ mod tests {
         fs::write(dir.join(name).join("events-00001.parquet"), vec![0; bytes]).unwrap();
     }
 
-    fn room(ring: &Ring, more: u64) -> (u64, bool) {
+    fn room(ring: &TraceRing, more: u64) -> (u64, bool) {
         let room = ring.make_room(more).unwrap();
-        assert_eq!(room.kept, ring.bytes());
+        assert_eq!(room.kept, ring.kept_bytes());
         (room.removed, room.fits)
     }
 
@@ -316,14 +322,14 @@ mod tests {
     fn one_ring_a_directory() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("a/b");
-        let ring = Ring::open(&dir, 1000, 0).unwrap();
-        let second = format!("{:#}", Ring::open(&dir, 1000, 0).unwrap_err());
+        let ring = TraceRing::open(&dir, 1000, 0).unwrap();
+        let second = format!("{:#}", TraceRing::open(&dir, 1000, 0).unwrap_err());
         assert!(second.contains("another agent"), "{second}");
         fs::remove_dir(&dir).unwrap();
         assert_eq!(room(&ring, 1), (0, true));
         assert!(dir.is_dir());
         drop(ring);
-        assert!(Ring::open(&dir, 1000, 0).is_ok());
+        assert!(TraceRing::open(&dir, 1000, 0).is_ok());
     }
 
     /// Check that the oldest traces go first, only as many as must, and that nothing that is not a trace of the ring is
@@ -341,11 +347,11 @@ mod tests {
             trace(dir, name, bytes);
         }
         fs::write(dir.join("2026-11-24T00-00-00Z-a.quell"), "a file").unwrap();
-        let ring = Ring::open(dir, 650, 0).unwrap();
+        let ring = TraceRing::open(dir, 650, 0).unwrap();
         assert_eq!(room(&ring, 50), (0, true));
-        assert_eq!(ring.bytes(), 600);
+        assert_eq!(ring.kept_bytes(), 600);
         assert_eq!(room(&ring, 150), (1, true));
-        let kept = list(dir).unwrap();
+        let kept = list_traces(dir).unwrap();
         assert_eq!(
             (kept.len(), kept[0].rule.as_str(), kept[0].bytes),
             (2, "b-c", 200)
@@ -353,14 +359,14 @@ mod tests {
         assert_eq!(room(&ring, 651), (2, false));
         assert_eq!(names(dir), ["2026-11-24T00-00-00Z-a.quell", "mine.quell"]);
         // a clock that was set back does not make the newest the oldest
-        let first = ring.place(1_795_659_318_000_000_000, "a");
+        let first = ring.next_trace_path(1_795_659_318_000_000_000, "a");
         fs::create_dir(&first).unwrap();
-        let second = ring.place(5_000_000_000, "a");
+        let second = ring.next_trace_path(5_000_000_000, "a");
         assert_eq!(second.file_name().unwrap(), "2026-11-26T02-15-19Z-a.quell");
         fs::remove_dir(&first).unwrap();
         // a file system that is never free enough
         drop(ring);
-        let full = Ring::open(dir, u64::MAX, u64::MAX).unwrap();
+        let full = TraceRing::open(dir, u64::MAX, u64::MAX).unwrap();
         assert!(!full.has_reserve(0));
         assert_eq!(room(&full, 0), (0, false));
     }
@@ -375,10 +381,10 @@ mod tests {
             (1_795_659_318, "2026-11-26T02-15-18Z"),
             (4_107_542_400, "2100-03-01T00-00-00Z"),
         ] {
-            assert_eq!(stamp(seconds), text);
-            assert_eq!(super::seconds(text), seconds);
+            assert_eq!(format_timestamp(seconds), text);
+            assert_eq!(timestamp_seconds(text), seconds);
             assert_eq!(
-                parts(&format!("{text}-a-b.quell")),
+                parse_trace_name(&format!("{text}-a-b.quell")),
                 Some((text.to_owned(), "a-b".to_owned()))
             );
         }
@@ -390,7 +396,7 @@ mod tests {
             "2026-11-26T02:15:18Z-a.quell",
             "äääääääääääää-a.quell",
         ] {
-            assert_eq!(parts(other), None, "{other}");
+            assert_eq!(parse_trace_name(other), None, "{other}");
         }
     }
 }

@@ -4,34 +4,34 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use crate::renewed::Renewed;
-use crate::small;
+use crate::reloaded_files::ReloadedFiles;
+use crate::small_file;
 
-/// The token that the file has now.
+/// A token that is read again when its file changes.
 #[derive(Debug)]
-pub struct Secret(Renewed<String>);
+pub struct TokenFile(ReloadedFiles<String>);
 
-impl Secret {
-    /// Reads it.
+impl TokenFile {
+    /// Reads the token.
     ///
     /// # Errors
     ///
-    /// It can't be read, or there is no token in it.
+    /// The file can't be read, or contains no token.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let of = |paths: &[PathBuf]| token(&paths[0]);
-        Renewed::read(vec![path.to_owned()], of).map(Self)
+        let of = |paths: &[PathBuf]| read_token(&paths[0]);
+        ReloadedFiles::read(vec![path.to_owned()], of).map(Self)
     }
 
-    /// The token. A file that was written since is read again; one that has none meanwhile leaves the old one.
+    /// The token. A file that was written since is read again; while it has no token the old one stays.
     #[must_use]
     pub fn get(&self) -> String {
         self.0.get()
     }
 }
 
-/// What stands in the file, without the line's end.
-fn token(path: &Path) -> anyhow::Result<String> {
-    small::check(path)?;
+/// The file's single line, without its end.
+fn read_token(path: &Path) -> anyhow::Result<String> {
+    small_file::ensure_small_file(path)?;
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("read the token in {}", path.display()))?;
     let token = text.trim();
@@ -54,11 +54,11 @@ mod tests {
         let path = dir.path().join("token");
         for (text, is) in [("abc\n", Some("abc")), ("\n", None), ("a\nb", None)] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(token(&path).ok().as_deref(), is, "{text:?}");
+            assert_eq!(read_token(&path).ok().as_deref(), is, "{text:?}");
         }
-        assert!(token(&dir.path().join("none")).is_err());
+        assert!(read_token(&dir.path().join("none")).is_err());
         std::fs::write(&path, "old").unwrap();
-        let secret = Secret::read(&path).unwrap();
+        let secret = TokenFile::read(&path).unwrap();
         let write = |text: &str, seconds| {
             std::fs::write(&path, text).unwrap();
             let later = SystemTime::now() + std::time::Duration::from_secs(seconds);
