@@ -7,21 +7,21 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use quell_event::Shootdown;
-use quell_event::trace::{Meta, Sample, Trace, Wait, Writer};
+use quell_event::trace::{SampleRow, Trace, TraceMeta, TraceWriter, WaitRow};
 
 /// A sound trace: one segment of each table that is sealed, and the side tables.
 fn sound() -> &'static Path {
     static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
     DIR.get_or_init(|| {
         let dir = tempfile::tempdir().expect("a folder");
-        let meta = Meta { cpus: 2, ..Meta::default() };
-        let mut writer = Writer::create(&dir.path().join("t.quell"), &meta, true).expect("a trace");
+        let meta = TraceMeta { cpus: 2, ..TraceMeta::default() };
+        let mut writer = TraceWriter::create(&dir.path().join("t.quell"), &meta, true).expect("a trace");
         for t_ns in 1..100 {
-            writer.push(&Shootdown { t_ns, end: 4096, unseen: 1, ..Shootdown::default() });
+            writer.push_shootdown(&Shootdown { t_ns, end: 4096, unseen: 1, ..Shootdown::default() });
         }
         for t_ns in 1..100 {
-            writer.wait(&Wait { t_ns, wait_ns: 7, ..Wait::default() });
-            writer.sample(&Sample { t_ns, ..Sample::default() });
+            writer.push_wait(&WaitRow { t_ns, wait_ns: 7, ..WaitRow::default() });
+            writer.push_sample(&SampleRow { t_ns, ..SampleRow::default() });
         }
         writer.finish(100, |_| {}).expect("an end");
         dir
@@ -52,8 +52,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let Ok(trace) = Trace::open(dir.path()) else { return };
     let mut rows = 0_u64;
-    let _ = trace.for_each(|row| rows += u64::from(row.is_first()));
-    let _ = trace.waits(|wait| rows += u64::from(wait.role.is_some()));
-    let _ = trace.samples(|sample| rows += u64::from(sample.samples));
-    let _ = (trace.tally(), trace.processes(), trace.stacks(), rows);
+    let _ = trace.for_each_row(|row| rows += u64::from(row.is_first()));
+    let _ = trace.for_each_wait(|wait| rows += u64::from(wait.role.is_some()));
+    let _ = trace.for_each_sample(|sample| rows += u64::from(sample.samples));
+    let _ = (trace.read_tally(), trace.read_processes(), trace.read_stacks(), rows);
 });

@@ -11,7 +11,6 @@ from rust_modules import circles, read_crate, uses
 # How many files of each crate stand in a circle of imports, parent and child left out. It may only go down: who takes a circle
 # apart lowers the number here, and nobody raises one.
 FILES_IN_CIRCLES = {
-    "event": 19,
     "lab": 14,
     "shim": 7,
 }

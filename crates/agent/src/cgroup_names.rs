@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use quell_event::text::clean;
+use quell_event::text::clean_text;
 
 /// Where the hierarchy of cgroup v2 is mounted; the second is used where v1 is mounted beside it.
 const CGROUP_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -31,7 +31,7 @@ impl CgroupName {
     /// Derives the name from a path. The path is cleaned, since whoever may make folders there names them as he likes.
     #[must_use]
     pub fn from_path(path: &str) -> Self {
-        let path = clean(path);
+        let path = clean_text(path);
         let parts = path.split('/');
         let mut name = Self {
             path: path.clone().into_owned(),
@@ -228,7 +228,7 @@ mod tests {
         /// Check that any path is told, as it is where it is plain, and none makes it fail.
         #[test]
         fn any_path(path in "(?s).{0,100}") {
-            prop_assert_eq!(CgroupName::from_path(&path).path, clean(&path));
+            prop_assert_eq!(CgroupName::from_path(&path).path, clean_text(&path));
         }
     }
 

@@ -75,7 +75,7 @@ impl TimeDistribution {
             ..Self::default()
         };
         let mut at = 0;
-        for (lowest, n) in all.steps() {
+        for (lowest, n) in all.used_buckets() {
             // The histogram has 32 steps an octave.
             let width = 1 << lowest.max(32).ilog2().saturating_sub(5);
             let end = lowest + width - 1;

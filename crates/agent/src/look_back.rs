@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use quell_event::{Mechanism, Tally, Text, Watched};
+use quell_event::{Mechanism, Tally, Text, WatchInterval};
 use serde::{Deserialize, Serialize};
 
 /// For each look the dearest culprits, mechanisms of cgroups and stacks are kept, so many of each. 30 looks a second apart
@@ -154,8 +154,8 @@ fn culprit_entries(tally: &Tally) -> Vec<(u64, LookBackCount)> {
     culprits.map(|c| (c.counts.shootdowns, line(c))).collect()
 }
 
-fn time_entries(watched: &Watched) -> Vec<(u64, LookBackCount)> {
-    let line = |r: &quell_event::WatchedRow| LookBackCount::Time {
+fn time_entries(watched: &WatchInterval) -> Vec<(u64, LookBackCount)> {
+    let line = |r: &quell_event::CgroupCost| LookBackCount::Time {
         cgroup: Text::default(),
         cgroup_id: r.cgroup,
         mechanism: r.mechanism,
@@ -163,12 +163,12 @@ fn time_entries(watched: &Watched) -> Vec<(u64, LookBackCount)> {
         sleeps: r.sleeps,
         blocked_ns: r.blocked_ns,
     };
-    let cost = |r: &quell_event::WatchedRow| watched.cpu_ns(r.samples) + r.blocked_ns;
+    let cost = |r: &quell_event::CgroupCost| watched.cpu_ns(r.samples) + r.blocked_ns;
     watched.rows.iter().map(|r| (cost(r), line(r))).collect()
 }
 
-fn code_entries(watched: &Watched) -> Vec<(u64, LookBackCount)> {
-    let line = |c: &quell_event::WatchedCode| LookBackCount::Code {
+fn code_entries(watched: &WatchInterval) -> Vec<(u64, LookBackCount)> {
+    let line = |c: &quell_event::CodeCost| LookBackCount::Code {
         pid: c.pid,
         comm: c.comm.clone(),
         cgroup: Text::default(),
@@ -193,8 +193,14 @@ impl LookBack {
     }
 
     /// Adds the counts between two moments, and drops looks that are too old; the look in which the kept time begins stays.
-    pub fn add(&mut self, from_ns: u64, to_ns: u64, tally: &Tally, watched: Option<&Watched>) {
-        let sum = tally.totals();
+    pub fn add(
+        &mut self,
+        from_ns: u64,
+        to_ns: u64,
+        tally: &Tally,
+        watched: Option<&WatchInterval>,
+    ) {
+        let sum = tally.total_counts();
         let rows = watched.map(|w| w.rows.as_slice()).unwrap_or_default();
         let samples = rows.iter().map(|r| r.samples).sum();
         let (culprits, a) = keep_dearest(culprit_entries(tally));
@@ -252,7 +258,7 @@ impl LookBack {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quell_event::{Cause, Counts, CulpritTally, WatchedCode, WatchedRow};
+    use quell_event::{Cause, CgroupCost, CodeCost, CulpritTally, ShootdownCounts};
 
     use super::*;
 
@@ -265,9 +271,9 @@ mod tests {
             cgroup,
             cause: Cause::Munmap,
             detail: None,
-            counts: Counts {
+            counts: ShootdownCounts {
                 shootdowns: cgroup,
-                ..Counts::default()
+                ..ShootdownCounts::default()
             },
         };
         Tally {
@@ -276,15 +282,15 @@ mod tests {
         }
     }
 
-    fn watched(n: u64) -> Watched {
-        let row = |cgroup| WatchedRow {
+    fn watched(n: u64) -> WatchInterval {
+        let row = |cgroup| CgroupCost {
             cgroup,
             mechanism: Mechanism::Unmap,
             samples: cgroup,
             sleeps: 1,
             blocked_ns: 5,
         };
-        let code = |cgroup| WatchedCode {
+        let code = |cgroup| CodeCost {
             pid: 1,
             comm: "a".into(),
             cgroup,
@@ -292,11 +298,11 @@ mod tests {
             samples: cgroup,
             addresses: vec![cgroup],
         };
-        Watched {
+        WatchInterval {
             period_ns: 10,
             rows: (1..=n).map(row).collect(),
             code: (1..=n).map(code).collect(),
-            ..Watched::default()
+            ..WatchInterval::default()
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use quell_event::{Counts, Tally, Watched, WatchedRow};
+use quell_event::{CgroupCost, ShootdownCounts, Tally, WatchInterval};
 
 use crate::victim_hits::VictimHits;
 
@@ -42,7 +42,7 @@ pub struct MemoryTime {
 
 impl MemoryTime {
     /// The time that a row stands for.
-    pub(crate) fn of_row(watched: &Watched, row: &WatchedRow) -> Self {
+    pub(crate) fn of_row(watched: &WatchInterval, row: &CgroupCost) -> Self {
         Self {
             cpu_ns: watched.cpu_ns(row.samples),
             blocked_ns: row.blocked_ns,
@@ -60,7 +60,7 @@ impl MemoryTime {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CgroupTotals {
     /// Shootdowns that it asked for.
-    pub culprit: Counts,
+    pub culprit: ShootdownCounts,
     /// Shootdowns that hit it.
     pub victim: VictimHits,
     /// Time that memory management cost it.
@@ -113,7 +113,7 @@ impl NamedCgroups {
     }
 
     /// Adds the counts of an interval that began at this time, ns since 1970.
-    pub fn add(&mut self, interval: &Tally, watched: Option<&Watched>, began_ns: u64) {
+    pub fn add(&mut self, interval: &Tally, watched: Option<&WatchInterval>, began_ns: u64) {
         let fade = 0.5_f64.powf(1.0 / SCORE_HALF_LIFE_INTERVALS);
         self.scores.values_mut().for_each(|score| *score *= fade);
         let culprits = interval.culprits.iter();
@@ -211,7 +211,7 @@ impl NamedCgroups {
 }
 
 /// The time of each row with its cgroup, which may have several rows: one for each mechanism.
-fn by_cgroup(watched: &Watched) -> Vec<(u64, MemoryTime)> {
+fn by_cgroup(watched: &WatchInterval) -> Vec<(u64, MemoryTime)> {
     let rows = watched.rows.iter();
     rows.map(|row| (row.cgroup, MemoryTime::of_row(watched, row)))
         .collect()
@@ -231,9 +231,9 @@ mod tests {
             cgroup,
             cause: Cause::Munmap,
             detail: None,
-            counts: Counts {
+            counts: ShootdownCounts {
                 shootdowns,
-                ..Counts::default()
+                ..ShootdownCounts::default()
             },
         });
         let victims = by.iter().map(|&(cgroup, hits)| VictimTally {
@@ -353,17 +353,17 @@ mod tests {
     #[test]
     fn time_has_names() {
         let mut groups = NamedCgroups::default();
-        let row = |cgroup, samples, blocked_ns| WatchedRow {
+        let row = |cgroup, samples, blocked_ns| CgroupCost {
             cgroup,
             mechanism: Mechanism::FaultAnon,
             samples,
             sleeps: u64::from(blocked_ns > 0),
             blocked_ns,
         };
-        let watched = Watched {
+        let watched = WatchInterval {
             period_ns: 1_000_000,
             rows: vec![row(7, 3, 0), row(7, 1, 500), row(0, 1, 7), row(9, 0, 10)],
-            ..Watched::default()
+            ..WatchInterval::default()
         };
         groups.add(&Tally::default(), Some(&watched), 1);
         let memory = |cpu_ns, blocked_ns| MemoryTime { cpu_ns, blocked_ns };
@@ -371,7 +371,7 @@ mod tests {
         // what can't be told apart, and who has done next to nothing
         assert_eq!(groups.other.memory, memory(1_000_000, 17));
         groups.merge_same_names(|_| Some("/a.service"));
-        let again = Watched {
+        let again = WatchInterval {
             rows: vec![row(70, 2, 0)],
             ..watched
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::{Cause, Counts, Histogram, Lost, Mechanism, Tally, Watched};
+use quell_event::{Cause, Histogram, LostCounts, Mechanism, ShootdownCounts, Tally, WatchInterval};
 
 use crate::named_cgroups::{MemoryTime, NamedCgroups};
 use crate::victim_hits::VictimHits;
@@ -11,7 +11,7 @@ use crate::victim_hits::VictimHits;
 #[derive(Debug, Default)]
 pub struct HostTotals {
     /// By cause.
-    pub causes: BTreeMap<&'static str, Counts>,
+    pub causes: BTreeMap<&'static str, ShootdownCounts>,
     /// Victims that ran the memory's own process.
     pub involved: VictimHits,
     /// Victims that ran another process.
@@ -33,7 +33,7 @@ pub struct HostTotals {
     /// About how many came while the probe was attached anew, and were not counted.
     pub renewed: u64,
     /// Number of records that the probe lost, by kind.
-    pub lost: Lost,
+    pub lost: LostCounts,
     /// By cgroup, of which the busiest have names.
     pub cgroups: NamedCgroups,
     /// Time in memory management by mechanism; `None` where it is not sampled.
@@ -49,7 +49,7 @@ pub struct HostTotals {
 impl HostTotals {
     /// Adds the counts of an interval that began at this time (ns since 1970), from a probe that distinguishes cgroups, and the
     /// account of its time.
-    pub fn add(&mut self, interval: &Tally, watched: Option<&Watched>, began_ns: u64) {
+    pub fn add(&mut self, interval: &Tally, watched: Option<&WatchInterval>, began_ns: u64) {
         for culprit in &interval.culprits {
             let counts = self.causes.entry(culprit.cause.name()).or_default();
             counts.add(&culprit.counts);
@@ -93,15 +93,15 @@ impl HostTotals {
 
     /// Sum over all causes.
     #[must_use]
-    pub fn all_causes(&self) -> Counts {
-        let mut sum = Counts::default();
+    pub fn all_causes(&self) -> ShootdownCounts {
+        let mut sum = ShootdownCounts::default();
         self.causes.values().for_each(|counts| sum.add(counts));
         sum
     }
 
     /// The counts of one cause.
     #[must_use]
-    pub fn cause_counts(&self, cause: Cause) -> Counts {
+    pub fn cause_counts(&self, cause: Cause) -> ShootdownCounts {
         self.causes.get(cause.name()).cloned().unwrap_or_default()
     }
 }

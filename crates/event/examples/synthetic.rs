@@ -8,9 +8,10 @@
 use std::path::Path;
 
 use quell_event::trace::{
-    Frame, Meta, Module, Process, Sample, Stack, StackCost, StackKind, Wait, Writer,
+    MappedModule, SampleRow, StackCost, StackFrame, StackKind, TraceMeta, TraceWriter,
+    TracedProcess, TracedStack, WaitRow,
 };
-use quell_event::{Cause, Comm, HolderRole, Mechanism, Part, Shootdown, Victim};
+use quell_event::{Cause, Comm, HolderRole, Mechanism, MechanismPart, Shootdown, ShootdownVictim};
 
 const CAUSES: [Cause; 12] = [
     Cause::MadviseDontneed,
@@ -39,7 +40,7 @@ const NAMES: [&str; 10] = [
     "nginx",
 ];
 const CULPRITS: u64 = 40;
-const STACKS: u64 = 2_000;
+const STACKS_FILE: u64 = 2_000;
 const CPUS: u64 = 16;
 const BEGIN: u64 = 1_000_000_000_000;
 
@@ -83,8 +84,8 @@ fn comm(culprit: u64) -> &'static str {
     NAMES[(culprit % NAMES.len() as u64) as usize]
 }
 
-fn stacks(writer: &mut Writer, random: &mut Random) {
-    for id in 0..STACKS {
+fn stacks(writer: &mut TraceWriter, random: &mut Random) {
+    for id in 0..STACKS_FILE {
         let depth = 5 + random.below(36);
         let culprit = id % CULPRITS;
         // the outer half is shared by all stacks of a program, as main and its loops are
@@ -112,50 +113,50 @@ fn stacks(writer: &mut Writer, random: &mut Random) {
                     format!("/usr/lib/lib{}.so", comm(culprit)),
                 ),
             };
-            Frame {
+            StackFrame {
                 addr: 0x7f00_0000_0000 + number * 64,
                 symbol: Some(symbol),
                 module: Some(module),
                 offset: Some(4),
-                ..Frame::default()
+                ..StackFrame::default()
             }
         });
-        writer.stack(&Stack {
+        writer.push_stack(&TracedStack {
             id: id as u32,
             kind: StackKind::User,
             pid: Some(pid(culprit)),
             frames: frames.collect(),
-            ..Stack::default()
+            ..TracedStack::default()
         });
     }
 }
 
-fn processes(writer: &mut Writer) {
+fn processes(writer: &mut TraceWriter) {
     for culprit in 0..CULPRITS {
-        writer.process(&Process {
+        writer.push_process(&TracedProcess {
             pid: pid(culprit),
             comm: comm(culprit).to_owned(),
-            modules: vec![Module {
+            modules: vec![MappedModule {
                 path: format!("/var/lib/{}/data.{culprit}", comm(culprit)),
                 start: 0x5000_0000_0000,
                 end: 0x5000_1000_0000,
                 perms: "rw-s".to_owned(),
-                ..Module::default()
+                ..MappedModule::default()
             }],
-            ..Process::default()
+            ..TracedProcess::default()
         });
     }
 }
 
 /// The time of memory management, by the same stacks.
 fn costs(random: &mut Random) -> Vec<StackCost> {
-    const MECHANISMS: &[(Mechanism, Part)] = &[
-        (Mechanism::FaultAnon, Part::Other),
-        (Mechanism::FaultAnon, Part::Alloc),
-        (Mechanism::FaultAnon, Part::Memcg),
-        (Mechanism::Zeroing, Part::Other),
-        (Mechanism::Unmap, Part::Free),
-        (Mechanism::LockMmap, Part::Other),
+    const MECHANISMS: &[(Mechanism, MechanismPart)] = &[
+        (Mechanism::FaultAnon, MechanismPart::Other),
+        (Mechanism::FaultAnon, MechanismPart::Alloc),
+        (Mechanism::FaultAnon, MechanismPart::Memcg),
+        (Mechanism::Zeroing, MechanismPart::Other),
+        (Mechanism::Unmap, MechanismPart::Free),
+        (Mechanism::LockMmap, MechanismPart::Other),
     ];
     let cost = |stack: u64| {
         let culprit = stack % CULPRITS;
@@ -175,17 +176,17 @@ fn costs(random: &mut Random) -> Vec<StackCost> {
             longest_ns: 0,
         }
     };
-    (0..STACKS).map(cost).collect()
+    (0..STACKS_FILE).map(cost).collect()
 }
 
 /// One thread waits for another one again and again, for some of the time until `end`; and each CPU is sampled.
-fn waits_and_samples(writer: &mut Writer, random: &mut Random, end: u64) {
+fn waits_and_samples(writer: &mut TraceWriter, random: &mut Random, end: u64) {
     const EACH: u64 = 2_000;
     let step = (end - BEGIN) / EACH;
     for i in 0..EACH {
         let (culprit, t_ns) = (i % CULPRITS, BEGIN + i * step);
         let is_lock = i % 4 != 0;
-        writer.wait(&Wait {
+        writer.push_wait(&WaitRow {
             t_ns,
             wait_ns: 1 + random.below(step.max(2) - 1),
             pid: pid(culprit),
@@ -197,16 +198,16 @@ fn waits_and_samples(writer: &mut Writer, random: &mut Random, end: u64) {
                 Mechanism::FaultMajor
             }),
             syscall: if is_lock { 9 } else { -1 },
-            user_stack: random.skewed(STACKS) as i32,
+            user_stack: random.skewed(STACKS_FILE) as i32,
             role: is_lock.then_some(HolderRole::Alone),
             holder_pid: if is_lock { pid(culprit) } else { 0 },
             holder_tid: if is_lock { pid(culprit) + 1 } else { 0 },
             holder_comm: Comm::from(if is_lock { comm(culprit) } else { "" }),
             holder_doing: if is_lock { "munmap of 64 pages" } else { "" }.into(),
-            ..Wait::default()
+            ..WaitRow::default()
         });
         let of_memory = i % 3 == 0;
-        writer.sample(&Sample {
+        writer.push_sample(&SampleRow {
             t_ns,
             samples: if of_memory { 1 } else { 5 },
             cpu: (i % CPUS) as u16,
@@ -215,21 +216,21 @@ fn waits_and_samples(writer: &mut Writer, random: &mut Random, end: u64) {
             comm: Comm::from(comm(culprit)),
             mechanism: of_memory.then_some(Mechanism::FaultAnon),
             user_stack: if of_memory {
-                random.skewed(STACKS) as i32
+                random.skewed(STACKS_FILE) as i32
             } else {
                 -1
             },
-            ..Sample::default()
+            ..SampleRow::default()
         });
     }
 }
 
 fn shootdown(random: &mut Random, t_ns: u64) -> Shootdown {
-    let stack = random.skewed(STACKS);
+    let stack = random.skewed(STACKS_FILE);
     let culprit = stack % CULPRITS;
     let cause = CAUSES[((stack / CULPRITS + random.below(2)) % 12) as usize];
     let cpu = random.skewed(CPUS);
-    let victims: Vec<Victim> = (0..1 + random.skewed(3))
+    let victims: Vec<ShootdownVictim> = (0..1 + random.skewed(3))
         .map(|i| {
             let bystander = random.below(8) == 0;
             let whose = if bystander {
@@ -237,7 +238,7 @@ fn shootdown(random: &mut Random, t_ns: u64) -> Shootdown {
             } else {
                 culprit
             };
-            Victim {
+            ShootdownVictim {
                 cpu: ((cpu + 1 + 5 * i + random.below(5)) % CPUS) as u16,
                 pid: pid(whose),
                 tid: pid(whose) + 1,
@@ -288,7 +289,7 @@ fn main() -> anyhow::Result<()> {
         .next()
         .ok_or_else(|| anyhow::anyhow!("say where: synthetic DIR [SHOOTDOWNS]"))?;
     let many: u64 = args.next().map_or(Ok(10_000_000), |n| n.parse())?;
-    let meta = Meta {
+    let meta = TraceMeta {
         quell: env!("CARGO_PKG_VERSION").into(),
         kernel: "6.18.0-synthetic".into(),
         host: "synthetic".into(),
@@ -298,9 +299,9 @@ fn main() -> anyhow::Result<()> {
         cpus: CPUS as u32,
         stacks: "all".into(),
         backend: "raw_tp".into(),
-        ..Meta::default()
+        ..TraceMeta::default()
     };
-    let mut writer = Writer::create(Path::new(&dir), &meta, true)?;
+    let mut writer = TraceWriter::create(Path::new(&dir), &meta, true)?;
     let mut random = Random(0x5eed);
     processes(&mut writer);
     stacks(&mut writer, &mut random);
@@ -312,12 +313,12 @@ fn main() -> anyhow::Result<()> {
         if i == many * 2 / 3 {
             t += many * 700;
         }
-        writer.push(&shootdown(&mut random, t));
+        writer.push_shootdown(&shootdown(&mut random, t));
         if i % 4_096 == 0 {
-            writer.tick()?;
+            writer.write_due()?;
         }
     }
-    writer.account(&costs(&mut random));
+    writer.set_account(&costs(&mut random));
     waits_and_samples(&mut writer, &mut random, t);
     writer.finish(t + 1_000_000, |_| {})?;
     Ok(())

@@ -11,8 +11,8 @@
 
 use std::time::{Duration, Instant};
 
-use quell_event::trace::{Meta, Trace, Writer};
-use quell_event::{Cause, Comm, Shootdown, Victim};
+use quell_event::trace::{Trace, TraceMeta, TraceWriter};
+use quell_event::{Cause, Comm, Shootdown, ShootdownVictim};
 
 /// Somewhat random, and the same on every run.
 fn next(state: &mut u64) -> u64 {
@@ -49,7 +49,7 @@ fn events() -> Vec<Shootdown> {
             own_mm: true,
             kernel_stack: (r >> 33) as i32 % 12,
             user_stack: 12 + (r >> 37) as i32 % 40,
-            victims: vec![Victim {
+            victims: vec![ShootdownVictim {
                 cpu: at as u16,
                 pid: 4000,
                 tid: 4000 + at,
@@ -93,8 +93,8 @@ fn main() -> anyhow::Result<()> {
         let n = million * 1_000_000u64;
         let dir = std::env::temp_dir().join(format!("trace_speed.{}", std::process::id()));
         let begun_cpu = cpu();
-        let mut writer = Writer::create(&dir, &Meta::default(), true)
-            .or_else(|_| Writer::create(&dir, &Meta::default(), false))?;
+        let mut writer = TraceWriter::create(&dir, &TraceMeta::default(), true)
+            .or_else(|_| TraceWriter::create(&dir, &TraceMeta::default(), false))?;
         let (mut pushing, mut ticking) = (Vec::new(), Vec::new());
         // As the worst case comes: 35,000 in a tenth of a second.
         let mut left = n;
@@ -103,10 +103,10 @@ fn main() -> anyhow::Result<()> {
             let burst = left.min(35_000);
             let begun = Instant::now();
             for s in at.by_ref().take(burst as usize) {
-                writer.push(s);
+                writer.push_shootdown(s);
             }
             let pushed = begun.elapsed();
-            writer.tick()?;
+            writer.write_due()?;
             let ticked = begun.elapsed();
             pushing.push(per(pushed, burst));
             ticking.push(per(ticked - pushed, burst));
@@ -129,7 +129,7 @@ fn main() -> anyhow::Result<()> {
         let trace = Trace::open(&dir)?;
         let (mut rows, mut wait) = (0, 0);
         let mut by_cause = vec![0u64; Cause::ALL.len()];
-        trace.for_each(|row| {
+        trace.for_each_row(|row| {
             rows += 1;
             wait += row.wait_ns;
             by_cause[row.cause as usize] += 1;

@@ -25,7 +25,7 @@ macro_rules! causes {
                 match self { $(Cause::$variant => $name,)+ }
             }
 
-            /// One or two sentences of documentation: what it is, and who does it.
+            /// One or two sentences of documentation: its meaning, and who does it.
             #[must_use]
             pub fn describe(self) -> &'static str {
                 match self { $(Cause::$variant => concat!($($doc, "\n",)+),)+ }

@@ -1,4 +1,4 @@
-//! What can take a CPU from a thread that wants to run.
+//! Interruptions: they take a CPU from a thread that wants to run.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum InterruptionKind {
     /// Another thread ran on its CPU, against its will.
     Sched,
-    /// A page fault of its own, with what it waited for in it.
+    /// A page fault of its own, with the waits in it.
     Fault,
     /// The handler of a shootdown.
     Tlb,
@@ -17,11 +17,11 @@ pub enum InterruptionKind {
     Callfn,
     /// A device, or another of the kernel's vectors.
     Irq,
-    /// The CPU's own timer, with what the kernel does on that occasion.
+    /// The CPU's own timer, with the kernel's work on that occasion.
     Timer,
     /// The interrupt of function calls, whatever ran in it: alone where another one had done the work.
     Vector,
-    /// What an interrupt has left to do, with interrupts on again: packets, timers of programs, RCU.
+    /// Work that an interrupt has left over, with interrupts on again: packets, timers of programs, RCU.
     Softirq,
 }
 
@@ -69,17 +69,17 @@ pub struct Backtraces {
     pub victim: Vec<String>,
     /// How many came and went this way.
     pub shootdowns: u64,
-    /// Each way with what came by it, the most frequent first; none in files of quell from before they were kept.
+    /// Each path with the shootdowns that came by it, the most frequent first; none in files of quell from before they were kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ways: Vec<Way>,
+    pub ways: Vec<ShootdownPath>,
     /// Shootdowns that came by ways too rare to be kept.
     #[serde(default)]
     pub others: u64,
 }
 
-/// What some shootdowns have in common: the kernel's functions on both sides, innermost first.
+/// The path that some shootdowns have in common: the kernel's functions on both sides, innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
+pub struct ShootdownPath {
     /// Where the culprit sends the request.
     pub culprit: Vec<String>,
     /// Where the victim handles it.

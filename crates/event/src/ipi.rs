@@ -1,4 +1,4 @@
-//! Function calls between CPUs: what one CPU made another one run, by function, culprit and victim.
+//! Function calls between CPUs: one CPU makes another one run a function. They are counted by function, culprit and victim.
 //!
 //! A shootdown is one of many reasons for which the kernel interrupts another CPU (kernel/smp.c). To
 //! those who want a CPU left alone all are alike.
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::text;
 
-/// What kind of work a function is. A closed set; docs/ipi.md says what each comes from.
+/// The kind of a function's work, of a closed set; docs/ipi.md says where each kind comes from.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -31,7 +31,7 @@ pub enum CallKind {
     Perf,
     /// CPU caches: write-back and invalidate, memory types of pages.
     Cache,
-    /// Model-specific registers of other CPUs, and what is read from them.
+    /// Model-specific registers of other CPUs, and values that are read from them.
     Msr,
     /// A thread is woken on another CPU.
     WakeUp,
@@ -53,9 +53,9 @@ pub enum CallKind {
     Other,
 }
 
-/// Functions by what their names begin with, the longest first where one begins another. As in Linux
-/// 6.1 to 6.18; the name of a function that a compiler has split ends in `.isra.0` and the like.
-const FUNCTIONS: &[(&str, CallKind)] = &[
+/// The kind of a function follows from the beginning of its name; the longest stands first where one begins another. The names are
+/// those of Linux 6.1 to 6.18; the name of a function that a compiler has split ends in `.isra.0` and the like.
+const KIND_BY_FUNCTION_PREFIX: &[(&str, CallKind)] = &[
     ("flush_tlb_func", CallKind::Shootdown),
     ("do_flush_tlb_all", CallKind::VmapFlush),
     ("do_kernel_range_flush", CallKind::VmapFlush),
@@ -98,10 +98,10 @@ const FUNCTIONS: &[(&str, CallKind)] = &[
 ];
 
 impl CallKind {
-    /// Of a function with this name; `irq_work` if it was queued as such.
+    /// Returns the kind of a function with this name; `irq_work` if it was queued as such.
     #[must_use]
-    pub fn of(function: &str, irq_work: bool) -> Self {
-        let known = FUNCTIONS
+    pub fn of_function(function: &str, irq_work: bool) -> Self {
+        let known = KIND_BY_FUNCTION_PREFIX
             .iter()
             .find(|(name, _)| function.starts_with(name));
         match known {
@@ -139,15 +139,15 @@ impl CallKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTally {
     /// The function's name; its address where it has none.
-    #[serde(deserialize_with = "text::string")]
+    #[serde(deserialize_with = "text::clean_string")]
     pub function: String,
-    /// What kind of work it is.
+    /// The kind of its work.
     pub kind: CallKind,
     /// The process that ran on the culprit's CPU, 0 where that was idle. From an interrupt, such as a
     /// timer's, it is whichever ran there.
     pub pid: u32,
     /// Its name.
-    #[serde(deserialize_with = "text::string")]
+    #[serde(deserialize_with = "text::clean_string")]
     pub comm: String,
     /// The victim's CPU.
     pub cpu: u32,
@@ -169,14 +169,14 @@ pub struct CallTally {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallVictim {
     /// The function's name.
-    #[serde(deserialize_with = "text::string")]
+    #[serde(deserialize_with = "text::clean_string")]
     pub function: String,
-    /// What kind of work it is.
+    /// The kind of its work.
     pub kind: CallKind,
     /// The process, 0 for idle CPUs.
     pub pid: u32,
     /// Its name.
-    #[serde(deserialize_with = "text::string")]
+    #[serde(deserialize_with = "text::clean_string")]
     pub comm: String,
     /// How often.
     pub hits: u64,
@@ -186,7 +186,7 @@ pub struct CallVictim {
 
 /// All function calls of a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Calls {
+pub struct FunctionCalls {
     /// By function, culprit and victim CPU, most calls first.
     pub by: Vec<CallTally>,
     /// By function and victim process, most hits first; of those with times only.
@@ -198,10 +198,10 @@ pub struct Calls {
     pub own: u64,
 }
 
-impl Calls {
+impl FunctionCalls {
     /// Calls of all functions.
     #[must_use]
-    pub fn total(&self) -> u64 {
+    pub fn total_calls(&self) -> u64 {
         self.by.iter().map(|c| c.calls).sum()
     }
 
@@ -211,12 +211,12 @@ impl Calls {
         self.by.iter().map(|c| c.stall_ns).sum()
     }
 
-    /// Puts together what has the same key (the kernel may have two functions of one name), and the largest
-    /// first; where two are as large, the order is that of what they are.
-    pub fn sort(&mut self) {
-        merge(
+    /// Adds up rows of the same key (the kernel may have two functions of one name), and puts the largest first; rows that are as large
+    /// are in the order of their keys.
+    pub fn merge_and_sort(&mut self) {
+        merge_equal_rows(
             &mut self.by,
-            |a, b| key(a).cmp(&key(b)),
+            |a, b| call_key(a).cmp(&call_key(b)),
             |first, next| {
                 first.calls += next.calls;
                 first.timed += next.timed;
@@ -226,31 +226,31 @@ impl Calls {
                 first.stall_max_ns = first.stall_max_ns.max(next.stall_max_ns);
             },
         );
-        merge(
+        merge_equal_rows(
             &mut self.at,
-            |a, b| at_key(a).cmp(&at_key(b)),
+            |a, b| victim_key(a).cmp(&victim_key(b)),
             |first, next| {
                 first.hits += next.hits;
                 first.stall_ns += next.stall_ns;
             },
         );
         self.by
-            .sort_by(|a, b| (b.calls, key(a)).cmp(&(a.calls, key(b))));
+            .sort_by(|a, b| (b.calls, call_key(a)).cmp(&(a.calls, call_key(b))));
         self.at
-            .sort_by(|a, b| (b.hits, at_key(a)).cmp(&(a.hits, at_key(b))));
+            .sort_by(|a, b| (b.hits, victim_key(a)).cmp(&(a.hits, victim_key(b))));
     }
 
-    /// What came since `earlier`, a snapshot of the same. The longest times stay those since the beginning.
+    /// Returns the calls since `earlier`, a snapshot of the same. The longest times stay those since the beginning.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut calls = Self {
-            by: since(&self.by, &earlier.by, key, |now, then| {
+            by: subtract_earlier(&self.by, &earlier.by, call_key, |now, then| {
                 now.calls = now.calls.saturating_sub(then.calls);
                 now.timed = now.timed.saturating_sub(then.timed);
                 now.delay_ns = now.delay_ns.saturating_sub(then.delay_ns);
                 now.stall_ns = now.stall_ns.saturating_sub(then.stall_ns);
             }),
-            at: since(&self.at, &earlier.at, at_key, |now, then| {
+            at: subtract_earlier(&self.at, &earlier.at, victim_key, |now, then| {
                 now.hits = now.hits.saturating_sub(then.hits);
                 now.stall_ns = now.stall_ns.saturating_sub(then.stall_ns);
             }),
@@ -259,21 +259,25 @@ impl Calls {
         };
         calls.by.retain(|c| c.calls > 0 || c.timed > 0);
         calls.at.retain(|v| v.hits > 0);
-        calls.sort();
+        calls.merge_and_sort();
         calls
     }
 }
 
-fn key(c: &CallTally) -> (&str, CallKind, u32, u32) {
+fn call_key(c: &CallTally) -> (&str, CallKind, u32, u32) {
     (&c.function, c.kind, c.pid, c.cpu)
 }
 
-fn at_key(v: &CallVictim) -> (&str, CallKind, u32) {
+fn victim_key(v: &CallVictim) -> (&str, CallKind, u32) {
     (&v.function, v.kind, v.pid)
 }
 
 /// Adds up rows that are equal by this order, and leaves them in it.
-fn merge<T>(rows: &mut Vec<T>, order: impl Fn(&T, &T) -> Ordering, add: impl Fn(&mut T, &T)) {
+fn merge_equal_rows<T>(
+    rows: &mut Vec<T>,
+    order: impl Fn(&T, &T) -> Ordering,
+    add: impl Fn(&mut T, &T),
+) {
     rows.sort_by(&order);
     rows.dedup_by(|next, first| {
         let same = order(first, next).is_eq();
@@ -284,8 +288,8 @@ fn merge<T>(rows: &mut Vec<T>, order: impl Fn(&T, &T) -> Ordering, add: impl Fn(
     });
 }
 
-/// The rows of `now`, less those of `then` that have the same key.
-fn since<'a, T: Clone, K: Eq + Hash>(
+/// Returns the rows of `now`, less those of `then` that have the same key.
+fn subtract_earlier<'a, T: Clone, K: Eq + Hash>(
     now: &'a [T],
     then: &'a [T],
     key: impl Fn(&'a T) -> K,
@@ -309,7 +313,7 @@ mod tests {
     /// Check that functions have the kind of work that they do, also with a compiler's suffix, and that irq_work is told where the name says nothing.
     #[test]
     fn functions_have_kinds() {
-        let kind = |name| CallKind::of(name, false);
+        let kind = |name| CallKind::of_function(name, false);
         assert_eq!(kind("flush_tlb_func"), CallKind::Shootdown);
         assert_eq!(kind("do_flush_tlb_all.isra.0"), CallKind::VmapFlush);
         assert_eq!(kind("ipi_sync_core"), CallKind::Membarrier);
@@ -317,14 +321,17 @@ mod tests {
         assert_eq!(kind("rcu_barrier_handler"), CallKind::Rcu);
         assert_eq!(kind("__rdmsr_safe_on_cpu"), CallKind::Msr);
         assert_eq!(kind("invalidate_bh_lru"), CallKind::Other);
-        assert_eq!(CallKind::of("nohz_full_kick_func", true), CallKind::IrqWork);
-        assert_eq!(CallKind::of("rcu_iw_handler", true), CallKind::Rcu);
+        assert_eq!(
+            CallKind::of_function("nohz_full_kick_func", true),
+            CallKind::IrqWork
+        );
+        assert_eq!(CallKind::of_function("rcu_iw_handler", true), CallKind::Rcu);
     }
 
     /// Check that every kind is written in JSON by its name.
     #[test]
     fn kinds_are_written_by_name() {
-        let kinds = FUNCTIONS.iter().map(|&(_, kind)| kind);
+        let kinds = KIND_BY_FUNCTION_PREFIX.iter().map(|&(_, kind)| kind);
         for kind in kinds.chain([CallKind::IrqWork, CallKind::Other]) {
             let json = serde_json::to_string(&kind).unwrap();
             assert_eq!(json, format!("\"{}\"", kind.name()));
@@ -343,11 +350,11 @@ mod tests {
             stall_max_ns,
             ..CallTally::default()
         };
-        let mut calls = Calls {
+        let mut calls = FunctionCalls {
             by: vec![call(1, 9), call(2, 5)],
-            ..Calls::default()
+            ..FunctionCalls::default()
         };
-        calls.sort();
+        calls.merge_and_sort();
         assert_eq!(calls.by, [call(3, 9)]);
     }
 
@@ -367,12 +374,12 @@ mod tests {
             hits,
             ..CallVictim::default()
         };
-        let then = Calls {
+        let then = FunctionCalls {
             by: vec![call("a", 0, 5), call("a", 1, 7)],
             at: vec![hit(1, 3)],
-            ..Calls::default()
+            ..FunctionCalls::default()
         };
-        let now = Calls {
+        let now = FunctionCalls {
             by: vec![call("a", 0, 6), call("a", 1, 7), call("b", 0, 2)],
             at: vec![hit(1, 3), hit(2, 1)],
             lost: 1,
@@ -382,7 +389,7 @@ mod tests {
         assert_eq!(diff.by, [call("b", 0, 2), call("a", 0, 1)]);
         assert_eq!(diff.at, [hit(2, 1)]);
         assert_eq!(
-            (diff.lost, diff.own, diff.total(), diff.stall_ns()),
+            (diff.lost, diff.own, diff.total_calls(), diff.stall_ns()),
             (1, 2, 3, 30)
         );
     }

@@ -1,4 +1,4 @@
-//! What the kernel did with a program's time: a closed set, so that scripts, dashboards and remedies can rely on it.
+//! Mechanisms, the work on which the kernel spends a program's time: a closed set, so that scripts, dashboards and remedies can rely on it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 /// Declares the set once, so that a name and its documentation can't drift apart.
 macro_rules! mechanisms {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// What memory management did with CPU time, or why it made a thread sleep.
+        /// The work on which memory management spent CPU time, or for which it made a thread sleep.
         ///
         /// The names are part of the contract: they never change once landed, more may be added.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ macro_rules! mechanisms {
                 match self { $(Mechanism::$variant => $name,)+ }
             }
 
-            /// One or two sentences of documentation: what the kernel does, and for whom.
+            /// One or two sentences of documentation: the work of the kernel, and for whom it does it.
             #[must_use]
             pub fn describe(self) -> &'static str {
                 match self { $(Mechanism::$variant => concat!($($doc, "\n",)+),)+ }
@@ -110,21 +110,21 @@ mechanisms! {
 }
 
 impl Mechanism {
-    /// It is part of a page fault.
+    /// Says whether it is part of a page fault.
     #[must_use]
     pub fn is_fault(self) -> bool {
         self == Self::Zeroing || self.name().starts_with("fault.")
     }
 
-    /// Some setting, or a change in the program, can make less of it. The end of a process and of its memory, and what the
-    /// kernel's threads do for the whole machine, is no program's to change. What `execve(2)` tears down is the copy that a
+    /// Says whether some setting, or a change in the program, can make less of it. No program can change the end of a process and of its
+    /// memory, nor the work of the kernel's threads for the whole machine. `execve(2)` counts as its own: it tears down the copy that a
     /// fork made, which `posix_spawn(3)` does not make.
     #[must_use]
     pub fn can_be_touched(self) -> bool {
         !self.is_of_kernel_thread() && self != Self::Exit
     }
 
-    /// One of the kernel's own threads works, for the whole machine.
+    /// Says whether one of the kernel's own threads does it, for the whole machine.
     #[must_use]
     pub fn is_of_kernel_thread(self) -> bool {
         matches!(

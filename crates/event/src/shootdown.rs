@@ -1,16 +1,16 @@
-//! One shootdown with its culprit, its victims and what it cost.
+//! One shootdown with its culprit, its victims and its cost.
 
 use std::borrow::Cow;
 
 use crate::Cause;
-use crate::text::clean;
+use crate::text::clean_text;
 
 /// Marks a stack that is not there, in the fields for stacks.
 pub const NO_STACK: i32 = -1;
 
 /// A CPU that was interrupted, and the thread that ran there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Victim {
+pub struct ShootdownVictim {
     /// The CPU.
     pub cpu: u16,
     /// The process, 0 where the CPU was idle.
@@ -32,13 +32,13 @@ pub struct Victim {
 pub struct Comm(pub [u8; 16]);
 
 impl Comm {
-    /// The bytes before the first zero, as text; what is not UTF-8 is replaced, and so is what is not plain.
+    /// Returns the bytes before the first zero as text. Bytes that are no UTF-8 are replaced, and so are characters that are not plain.
     #[must_use]
-    pub fn text(&self) -> Cow<'_, str> {
+    pub fn as_text(&self) -> Cow<'_, str> {
         let end = self.0.iter().position(|&b| b == 0).unwrap_or(16);
         match String::from_utf8_lossy(&self.0[..end]) {
-            Cow::Borrowed(text) => clean(text),
-            Cow::Owned(text) => Cow::Owned(clean(&text).into_owned()),
+            Cow::Borrowed(text) => clean_text(text),
+            Cow::Owned(text) => Cow::Owned(clean_text(&text).into_owned()),
         }
     }
 }
@@ -54,7 +54,7 @@ impl From<&str> for Comm {
 
 impl std::fmt::Debug for Comm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.text())
+        write!(f, "{:?}", self.as_text())
     }
 }
 
@@ -91,7 +91,7 @@ pub struct Shootdown {
     /// User stack, or [`NO_STACK`].
     pub user_stack: i32,
     /// Whom it hit.
-    pub victims: Vec<Victim>,
+    pub victims: Vec<ShootdownVictim>,
     /// Victims whose handler the probe did not see: hit, but not known.
     pub unseen: u16,
 }
@@ -120,16 +120,16 @@ impl Default for Shootdown {
 }
 
 impl Shootdown {
-    /// Is the whole address space flushed?
+    /// Says whether the whole address space is flushed.
     #[must_use]
-    pub fn full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.end == u64::MAX
     }
 
     /// Pages of 4 KiB asked for; 0 where everything is flushed.
     #[must_use]
-    pub fn pages(&self) -> u64 {
-        if self.full() {
+    pub fn page_count(&self) -> u64 {
+        if self.is_full() {
             0
         } else {
             self.end.saturating_sub(self.start) >> 12

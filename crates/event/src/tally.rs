@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Account, Calls, Cause, Histogram, text};
+use crate::{Account, Cause, FunctionCalls, Histogram, text};
 
-/// The name of all that found no room to be told apart.
-pub const MORE: &str = "(more)";
+/// All culprits or victims that found no room to be told apart have this name.
+pub const CROWDED_NAME: &str = "(more)";
 
-/// What one culprit process did for one reason.
+/// The shootdowns of one culprit process for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct ShootdownCounts {
     /// Rounds of requests.
     pub shootdowns: u64,
     /// Rounds that flushed the whole address space.
@@ -28,7 +28,7 @@ pub struct Counts {
     pub stall_ns: u64,
 }
 
-impl Counts {
+impl ShootdownCounts {
     /// Adds `other`. The kernel's counters may wrap on single CPUs, never in the sum.
     pub fn add(&mut self, other: &Self) {
         self.shootdowns += other.shootdowns;
@@ -56,10 +56,10 @@ impl Counts {
 /// One culprit process and one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CulpritTally {
-    /// Process, 0 for the kernel's idle task and for [`MORE`], and where only cgroups are told apart.
+    /// Process, 0 for the kernel's idle task and for [`CROWDED_NAME`], and where only cgroups are told apart.
     pub pid: u32,
     /// Its name.
-    #[serde(deserialize_with = "text::string")]
+    #[serde(deserialize_with = "text::clean_string")]
     pub comm: String,
     /// Id in the cgroup v2 hierarchy.
     pub cgroup: u64,
@@ -67,19 +67,19 @@ pub struct CulpritTally {
     #[serde(with = "cause_name")]
     pub cause: Cause,
     /// The kernel function that says more, where the cause is `other`.
-    #[serde(default, deserialize_with = "text::maybe")]
+    #[serde(default, deserialize_with = "text::clean_optional_string")]
     pub detail: Option<String>,
     /// How much.
-    pub counts: Counts,
+    pub counts: ShootdownCounts,
 }
 
 /// One victim process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VictimTally {
-    /// Process, 0 for an idle CPU and for [`MORE`], and where only cgroups are told apart.
+    /// Process, 0 for an idle CPU and for [`CROWDED_NAME`], and where only cgroups are told apart.
     pub pid: u32,
     /// Its name.
-    #[serde(deserialize_with = "text::string")]
+    #[serde(deserialize_with = "text::clean_string")]
     pub comm: String,
     /// Id in the cgroup v2 hierarchy, where only that is told apart; else 0.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -93,16 +93,16 @@ pub struct VictimTally {
 }
 
 impl VictimTally {
-    /// Those that found no room, and not one process.
+    /// Says whether these are the victims that found no room, and not one process.
     #[must_use]
-    pub fn is_more(&self) -> bool {
-        self.pid == 0 && self.comm == MORE
+    pub fn is_crowded(&self) -> bool {
+        self.pid == 0 && self.comm == CROWDED_NAME
     }
 }
 
-/// What the probe could not see or keep.
+/// Records and counts that the probe could not see or keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct LostCounts {
     /// Records that found the ring full: missing in the trace, not in the counts.
     pub records: u64,
     /// Stacks that could not be kept.
@@ -118,10 +118,10 @@ pub struct Lost {
     pub wrong_stacks: u64,
 }
 
-impl Lost {
+impl LostCounts {
     /// Everything that makes a figure incomplete.
     #[must_use]
-    pub fn total(&self) -> u64 {
+    pub fn missing_total(&self) -> u64 {
         self.records + self.details + self.crowded
     }
 }
@@ -151,8 +151,8 @@ pub struct Tally {
     /// stand for these too.
     #[serde(default)]
     pub untimed: u64,
-    /// What is missing.
-    pub lost: Lost,
+    /// Records and counts that are missing.
+    pub lost: LostCounts,
     /// By how much `TLB:` of /proc/interrupts grew meanwhile, whoever the culprit was.
     #[serde(default)]
     pub kernel_interrupts: Option<u64>,
@@ -168,7 +168,7 @@ pub struct Tally {
     pub self_victims: u64,
     /// All function calls between CPUs, where they were watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calls: Option<Calls>,
+    pub calls: Option<FunctionCalls>,
     /// Where the time went in memory management, where that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
@@ -177,8 +177,8 @@ pub struct Tally {
 impl Tally {
     /// Sums over all culprits and causes.
     #[must_use]
-    pub fn totals(&self) -> Counts {
-        let mut sum = Counts::default();
+    pub fn total_counts(&self) -> ShootdownCounts {
+        let mut sum = ShootdownCounts::default();
         self.culprits.iter().for_each(|c| sum.add(&c.counts));
         sum
     }
@@ -186,7 +186,7 @@ impl Tally {
     /// Victims that `TLB:` in /proc/interrupts counts too: all but those of the kernel's own
     /// mappings (arch/x86/mm/tlb.c: only flush_tlb_func() counts), and those of quell itself.
     #[must_use]
-    pub fn interrupts(&self) -> u64 {
+    pub fn tlb_interrupts(&self) -> u64 {
         let counted: u64 = self
             .culprits
             .iter()
@@ -196,7 +196,7 @@ impl Tally {
         counted + self.self_victims
     }
 
-    /// What came since `earlier`, a snapshot of the same tally.
+    /// Returns the counts since `earlier`, a snapshot of the same tally.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let then: HashMap<_, _> = earlier
@@ -207,7 +207,7 @@ impl Tally {
         let hits: HashMap<_, _> = earlier
             .victims
             .iter()
-            .map(|v| (who(v), (v.hits, v.stall_ns)))
+            .map(|v| (victim_identity(v), (v.hits, v.stall_ns)))
             .collect();
         let mut culprits = self.culprits.clone();
         for c in &mut culprits {
@@ -216,10 +216,10 @@ impl Tally {
                 c.counts = c.counts.since(counts);
             }
         }
-        culprits.retain(|c| c.counts != Counts::default());
+        culprits.retain(|c| c.counts != ShootdownCounts::default());
         let mut victims = self.victims.clone();
         for v in &mut victims {
-            if let Some((n, stall)) = hits.get(&who(v)) {
+            if let Some((n, stall)) = hits.get(&victim_identity(v)) {
                 v.hits = v.hits.saturating_sub(*n);
                 v.stall_ns = v.stall_ns.saturating_sub(*stall);
             }
@@ -235,7 +235,7 @@ impl Tally {
             empty_sends: self.empty_sends.saturating_sub(earlier.empty_sends),
             unseen: self.unseen.saturating_sub(earlier.unseen),
             untimed: self.untimed.saturating_sub(earlier.untimed),
-            lost: Lost {
+            lost: LostCounts {
                 records: self.lost.records.saturating_sub(earlier.lost.records),
                 stacks: self.lost.stacks.saturating_sub(earlier.lost.stacks),
                 details: self.lost.details.saturating_sub(earlier.lost.details),
@@ -255,7 +255,7 @@ impl Tally {
             self_shootdowns: self.self_shootdowns.saturating_sub(earlier.self_shootdowns),
             self_victims: self.self_victims.saturating_sub(earlier.self_victims),
             calls: self.calls.as_ref().map(|now| {
-                let none = Calls::default();
+                let none = FunctionCalls::default();
                 now.since(earlier.calls.as_ref().unwrap_or(&none))
             }),
             account: self.account.as_ref().map(|now| {
@@ -266,14 +266,15 @@ impl Tally {
     }
 }
 
-/// What tells a culprit apart that has no process. One that has may come to another cgroup meanwhile.
+/// Returns the cgroup of a culprit without a process, which is told apart by it. A culprit with a process may come to another cgroup
+/// meanwhile.
 fn cgroup_of(culprit: &CulpritTally) -> u64 {
     if culprit.pid == 0 { culprit.cgroup } else { 0 }
 }
 
-fn who(victim: &VictimTally) -> (u32, u64, bool, bool) {
+fn victim_identity(victim: &VictimTally) -> (u32, u64, bool, bool) {
     let v = victim;
-    (v.pid, v.cgroup, v.bystander, v.is_more())
+    (v.pid, v.cgroup, v.bystander, v.is_crowded())
 }
 
 // serde asks for a reference
@@ -308,10 +309,10 @@ mod tests {
             cgroup: 1,
             cause,
             detail: None,
-            counts: Counts {
+            counts: ShootdownCounts {
                 shootdowns,
                 victims,
-                ..Counts::default()
+                ..ShootdownCounts::default()
             },
         }
     }
@@ -327,8 +328,8 @@ mod tests {
             self_victims: 1,
             ..Tally::default()
         };
-        assert_eq!(tally.interrupts(), 21);
-        assert_eq!(tally.totals().shootdowns, 13);
+        assert_eq!(tally.tlb_interrupts(), 21);
+        assert_eq!(tally.total_counts().shootdowns, 13);
     }
 
     /// Check that victims without room and an idle CPU, which have no process either, are told apart.
@@ -343,7 +344,7 @@ mod tests {
             stall_ns: hits,
         };
         let then = Tally {
-            victims: vec![victim(MORE, 10), victim("swapper/1", 3)],
+            victims: vec![victim(CROWDED_NAME, 10), victim("swapper/1", 3)],
             ..Tally::default()
         };
         let mut now = then.clone();

@@ -1,4 +1,4 @@
-//! Text of others: names that processes give themselves, paths, symbols, what files say. Whoever wrote it may have meant
+//! Text of others: names that processes give themselves, paths, symbols, contents of files. Whoever wrote it may have meant
 //! it for the terminal of who reads it.
 
 use std::borrow::{Borrow, Cow};
@@ -8,14 +8,14 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// More characters than this are cut: as long as the longest path.
-pub const LONGEST: usize = 4096;
+/// A longer text is cut: the longest path has room.
+pub const MAX_TEXT_CHARS: usize = 4096;
 
-/// Stands for each character that is not shown.
-const HIDDEN: char = '?';
+/// This character stands for each one that is not shown.
+const UNSHOWN_MARK: char = '?';
 
-/// Stands for what was cut.
-const CUT: char = '…';
+/// This character stands for the end of a text that was cut.
+const CUT_MARK: char = '…';
 
 /// Whether a character is seen where it stands and does nothing else: a terminal obeys control characters, those that
 /// turn the direction of writing show a text as another one, and those without width or that separate lines hide or
@@ -37,29 +37,29 @@ pub fn is_plain(c: char) -> bool {
         )
 }
 
-/// The text with `?` for each character that is not plain, and not longer than [`LONGEST`]. What was cleaned before stays
-/// as it is.
+/// Returns the text with `?` for each character that is not plain, and not longer than [`MAX_TEXT_CHARS`]. A text that was cleaned before
+/// stays as it is.
 #[must_use]
-pub fn clean(text: &str) -> Cow<'_, str> {
-    clean_to(text, LONGEST)
+pub fn clean_text(text: &str) -> Cow<'_, str> {
+    cut_text(text, MAX_TEXT_CHARS)
 }
 
-fn clean_to(text: &str, most: usize) -> Cow<'_, str> {
+fn cut_text(text: &str, most: usize) -> Cow<'_, str> {
     // no text has more characters than bytes
     if text.len() <= most && text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
-    let shown = |c: char| if is_plain(c) { c } else { HIDDEN };
+    let shown = |c: char| if is_plain(c) { c } else { UNSHOWN_MARK };
     // a text that has just room ends in no mark
     let Some((end, _)) = text.char_indices().nth(most) else {
         return Cow::Owned(text.chars().map(shown).collect());
     };
     let kept = text[..end].chars().map(shown).take(most.saturating_sub(1));
-    Cow::Owned(kept.chain([CUT]).collect())
+    Cow::Owned(kept.chain([CUT_MARK]).collect())
 }
 
-/// A text of others, cleaned when it came in: it can be printed, compared and written into any file, and what it was
-/// before is not kept. Who needs the bytes, to open a file or to run a command, takes them from where they were, and
+/// A text of others, cleaned when it came in: it can be printed, compared and written into any file, and its
+/// bytes before that are not kept. Who needs the bytes, to open a file or to run a command, takes them from where they were, and
 /// prints this.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -68,14 +68,14 @@ pub struct Text(String);
 impl Text {
     /// Of bytes that need not be UTF-8, such as a path's.
     #[must_use]
-    pub fn of(text: impl AsRef<OsStr>) -> Self {
+    pub fn from_os_str(text: impl AsRef<OsStr>) -> Self {
         text.as_ref().to_string_lossy().into()
     }
 
     /// With so many characters at most; the last says that more were there.
     #[must_use]
-    pub fn cut(&self, most: usize) -> Self {
-        Self(clean_to(&self.0, most).into_owned())
+    pub fn cut_to(&self, most: usize) -> Self {
+        Self(cut_text(&self.0, most).into_owned())
     }
 
     /// The cleaned text.
@@ -87,7 +87,7 @@ impl Text {
 
 impl<'a> From<Cow<'a, str>> for Text {
     fn from(text: Cow<'a, str>) -> Self {
-        match clean(&text) {
+        match clean_text(&text) {
             Cow::Owned(clean) => Self(clean),
             Cow::Borrowed(_) => Self(text.into_owned()),
         }
@@ -164,35 +164,37 @@ impl PartialEq<&str> for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        string(from).map(Self)
+        clean_string(from).map(Self)
     }
 }
 
-/// For fields that are filled with raw text where it is needed, and read from files of others: [`clean`] then.
-pub(crate) fn string<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+/// For fields that are filled with raw text where it is needed, and read from files of others: [`clean_text`] then.
+pub(crate) fn clean_string<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
-    Ok(match clean(&text) {
+    Ok(match clean_text(&text) {
         Cow::Owned(clean) => clean,
         Cow::Borrowed(_) => text,
     })
 }
 
-/// [`string`] of a list.
-pub(crate) fn strings<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+/// [`clean_string`] of a list.
+pub(crate) fn clean_list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let texts = Vec::<Text>::deserialize(from)?;
     Ok(texts.into_iter().map(|t| t.0).collect())
 }
 
-/// [`string`] where there may be none.
-pub(crate) fn maybe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+/// [`clean_string`] where there may be none.
+pub(crate) fn clean_optional_string<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<String>, D::Error> {
     let text = Option::<Text>::deserialize(from)?;
     Ok(text.map(|t| t.0))
 }
 
-/// JSON that is safe to look at: what is not plain in its strings becomes `\uXXXX`, which says the same. Outside of
+/// Returns JSON that is safe to look at: each character in its strings that is not plain becomes `\uXXXX`, which says the same. Outside of
 /// strings JSON has nothing of it but spaces and ends of lines, which stay.
 #[must_use]
-pub fn json(json: &str) -> Cow<'_, str> {
+pub fn escape_json(json: &str) -> Cow<'_, str> {
     let stays = |c: char| is_plain(c) || matches!(c, '\n' | '\t' | '\r');
     if json.chars().all(stays) {
         return Cow::Borrowed(json);
@@ -226,21 +228,21 @@ mod tests {
         let read: Text = serde_json::from_str(&serde_json::to_string(hostile).unwrap()).unwrap();
         assert_eq!(read, text);
         let bytes = <OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/x\x1b\xff");
-        assert_eq!(Text::of(bytes), "/x?\u{fffd}");
+        assert_eq!(Text::from_os_str(bytes), "/x?\u{fffd}");
     }
 
     /// Check that a long text is cut and says so, and that one that has just room does not.
     #[test]
     fn long_text_is_cut() {
         let text = Text::from("é".repeat(1 << 20));
-        assert_eq!(text.chars().count(), LONGEST);
+        assert_eq!(text.chars().count(), MAX_TEXT_CHARS);
         assert!(text.ends_with("é…"));
         assert_eq!(
-            Text::from("é".repeat(LONGEST)),
-            "é".repeat(LONGEST).as_str()
+            Text::from("é".repeat(MAX_TEXT_CHARS)),
+            "é".repeat(MAX_TEXT_CHARS).as_str()
         );
-        assert_eq!(Text::from("abcd").cut(3), "ab…");
-        assert_eq!(Text::from("abc").cut(3), "abc");
+        assert_eq!(Text::from("abcd").cut_to(3), "ab…");
+        assert_eq!(Text::from("abc").cut_to(3), "abc");
     }
 
     /// Check that a JSON document says the same when it is safe to look at.
@@ -248,7 +250,7 @@ mod tests {
     fn json_says_the_same() {
         let hostile = "\u{202e}\u{9b}\u{7f}\u{1b}\u{e0041}\n";
         let document = serde_json::to_string_pretty(&[hostile]).unwrap();
-        let safe = json(&document);
+        let safe = escape_json(&document);
         assert!(safe.chars().all(|c| c == '\n' || is_plain(c)), "{safe:?}");
         let read: [String; 1] = serde_json::from_str(&safe).unwrap();
         assert_eq!(read[0], hostile);
@@ -258,9 +260,9 @@ mod tests {
         /// Check for any text that what is left is plain, bounded, and the same when it is cleaned again.
         #[test]
         fn any_text(text in "(?s).{0,40}", most in 1usize..50) {
-            let clean = clean_to(&text, most).into_owned();
+            let clean = cut_text(&text, most).into_owned();
             prop_assert!(clean.chars().all(is_plain) && clean.chars().count() <= most);
-            prop_assert_eq!(&*clean_to(&clean, most), clean.as_str());
+            prop_assert_eq!(&*cut_text(&clean, most), clean.as_str());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use anyhow::Context as _;
-use quell_event::trace::Row;
+use quell_event::trace::EventRow;
 use serde::Serialize;
 
 use crate::Rows;
@@ -48,8 +48,8 @@ impl Serialize for HexAddress {
     }
 }
 
-impl<'a> From<&'a Row> for CsvLine<'a> {
-    fn from(row: &'a Row) -> Self {
+impl<'a> From<&'a EventRow> for CsvLine<'a> {
+    fn from(row: &'a EventRow) -> Self {
         Self {
             id: row.id,
             victim_index: row.victim_index,
@@ -59,20 +59,20 @@ impl<'a> From<&'a Row> for CsvLine<'a> {
             syscall: row.syscall,
             pid: row.pid,
             tid: row.tid,
-            comm: row.comm.text(),
+            comm: row.comm.as_text(),
             cpu: row.cpu,
             cgroup: row.cgroup,
             start: HexAddress(row.start),
             end: HexAddress(row.end),
-            full: row.full(),
-            pages: row.pages(),
+            full: row.is_full(),
+            pages: row.page_count(),
             own_mm: row.own_mm,
             kernel_stack: row.kernel_stack,
             user_stack: row.user_stack,
             victim_cpu: row.victim_cpu,
             victim_pid: row.victim_pid,
             victim_tid: row.victim_tid,
-            victim_comm: row.victim_comm.text(),
+            victim_comm: row.victim_comm.as_text(),
             bystander: row.bystander,
             delay_ns: row.delay_ns,
             stall_ns: row.stall_ns,

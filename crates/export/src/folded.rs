@@ -33,7 +33,7 @@ pub fn write(
 }
 
 fn folded_line(origin: &SampleOrigin, stacks: &Stacks) -> String {
-    let mut line = plain_part(&origin.comm.text());
+    let mut line = plain_part(&origin.comm.as_text());
     for frame in origin.frames(stacks) {
         line.push(';');
         line.push_str(&plain_part(&frame.to_string()));

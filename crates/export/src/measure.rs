@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use hdrhistogram::Histogram;
-use quell_event::trace::Row;
+use quell_event::trace::EventRow;
 
 /// A time that shootdowns have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Measure {
     }
 
     /// The row's value, ns; `None` where it has none.
-    pub(crate) fn value_of(self, row: &Row) -> Option<u64> {
+    pub(crate) fn value_of(self, row: &EventRow) -> Option<u64> {
         match self {
             Self::Wait => row.is_first().then_some(row.wait_ns),
             Self::Delay => (!row.is_unseen()).then_some(row.delay_ns.into()),

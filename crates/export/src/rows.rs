@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use anyhow::Context as _;
-use quell_event::trace::{Meta, Row, Sample, Stack, Trace, Wait};
+use quell_event::trace::{EventRow, SampleRow, Trace, TraceMeta, TracedStack, WaitRow};
 
 /// Stacks by the number that rows have for them.
-pub type Stacks = HashMap<i32, Stack>;
+pub type Stacks = HashMap<i32, TracedStack>;
 
 /// Progress is reported after this many rows.
 const PROGRESS_ROWS: u64 = 1 << 16;
@@ -28,19 +28,19 @@ impl<'a> Rows<'a> {
         self.trace
     }
 
-    pub(crate) fn meta(&self) -> &Meta {
+    pub(crate) fn meta(&self) -> &TraceMeta {
         self.trace.meta()
     }
 
     /// Hands over every row. After an error the rest is read, but not handed over.
     pub(crate) fn each_row(
         &self,
-        mut each: impl FnMut(&Row) -> anyhow::Result<()>,
+        mut each: impl FnMut(&EventRow) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut outcome = Ok(());
         let mut done = 0u64;
         self.trace
-            .for_each(|row| {
+            .for_each_row(|row| {
                 done += 1;
                 if done.is_multiple_of(PROGRESS_ROWS) {
                     (self.progress)(done);
@@ -56,10 +56,10 @@ impl<'a> Rows<'a> {
     /// Hands over every wait. After an error the rest is read, but not handed over.
     pub(crate) fn each_wait(
         &self,
-        mut each: impl FnMut(&Wait) -> anyhow::Result<()>,
+        mut each: impl FnMut(&WaitRow) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut outcome = Ok(());
-        let read = self.trace.waits(|wait| {
+        let read = self.trace.for_each_wait(|wait| {
             if outcome.is_ok() {
                 outcome = each(wait);
             }
@@ -71,10 +71,10 @@ impl<'a> Rows<'a> {
     /// Hands over every sample, in the same way.
     pub(crate) fn each_sample(
         &self,
-        mut each: impl FnMut(&Sample) -> anyhow::Result<()>,
+        mut each: impl FnMut(&SampleRow) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut outcome = Ok(());
-        let read = self.trace.samples(|sample| {
+        let read = self.trace.for_each_sample(|sample| {
             if outcome.is_ok() {
                 outcome = each(sample);
             }
@@ -86,9 +86,9 @@ impl<'a> Rows<'a> {
     /// Hands over every shootdown as its rows, of which there is at least one.
     pub(crate) fn each_shootdown(
         &self,
-        mut each: impl FnMut(&[Row]) -> anyhow::Result<()>,
+        mut each: impl FnMut(&[EventRow]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<EventRow> = Vec::new();
         self.each_row(|row| {
             if row.is_first() && !rows.is_empty() {
                 each(&rows)?;

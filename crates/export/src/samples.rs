@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use quell_event::trace::{Frame, Row, StackCost};
-use quell_event::{Cause, Comm, Mechanism, NO_STACK, Part};
+use quell_event::trace::{EventRow, StackCost, StackFrame};
+use quell_event::{Cause, Comm, Mechanism, MechanismPart, NO_STACK};
 
 use crate::{Rows, Stacks};
 
@@ -29,7 +29,7 @@ pub(crate) enum SampledWork {
     /// A shootdown.
     Shootdown(Cause),
     /// Something of the account.
-    Memory(Mechanism, Part),
+    Memory(Mechanism, MechanismPart),
 }
 
 impl SampledWork {
@@ -44,7 +44,7 @@ impl SampledWork {
     /// The part of the mechanism, where that is known.
     pub(crate) fn part_name(self) -> Option<&'static str> {
         match self {
-            Self::Memory(_, part) if part != Part::Other => Some(part.name()),
+            Self::Memory(_, part) if part != MechanismPart::Other => Some(part.name()),
             _ => None,
         }
     }
@@ -87,7 +87,7 @@ impl SampleSums {
         }
     }
 
-    fn add_row(&mut self, row: &Row) {
+    fn add_row(&mut self, row: &EventRow) {
         if row.is_first() {
             self.shootdowns += 1;
             self.wait_ns = self.wait_ns.saturating_add(row.wait_ns);
@@ -98,7 +98,7 @@ impl SampleSums {
 
 impl SampleOrigin {
     /// The frames of the program and then the kernel's, from the outermost inwards.
-    pub(crate) fn frames<'a>(&self, stacks: &'a Stacks) -> impl Iterator<Item = &'a Frame> {
+    pub(crate) fn frames<'a>(&self, stacks: &'a Stacks) -> impl Iterator<Item = &'a StackFrame> {
         let of = |id| {
             let stack = stacks.get(&id);
             stack.into_iter().flat_map(|s| s.frames.iter().rev())
@@ -128,7 +128,7 @@ pub(crate) fn sum_of(
 
 /// The account by stacks.
 pub(crate) fn account_sums(rows: &Rows<'_>) -> anyhow::Result<Vec<(SampleOrigin, SampleSums)>> {
-    let (costs, _garbled) = rows.trace().account()?;
+    let (costs, _garbled) = rows.trace().read_account()?;
     let origin = |cost: &StackCost| SampleOrigin {
         pid: cost.pid,
         comm: Comm::from(cost.comm.as_str()),

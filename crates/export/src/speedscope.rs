@@ -62,7 +62,7 @@ pub fn write(
     let mut frames = FrameNumbers::default();
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     for (origin, sums) in samples::sum_of(rows, weight)? {
-        let mut sample = vec![frames.number_of(origin.comm.text().into_owned(), None)];
+        let mut sample = vec![frames.number_of(origin.comm.as_text().into_owned(), None)];
         for frame in origin.frames(stacks) {
             sample.push(frames.number_of(frame.to_string(), frame.module.clone()));
         }

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use quell_event::Text;
-use quell_event::trace::{Error, Meta, Trace};
+use quell_event::trace::{Trace, TraceError, TraceMeta};
 
 /// A folder with this file is taken for a trace.
 const META_FILE: &str = "meta.json";
@@ -21,7 +21,7 @@ pub struct FoundTrace {
     /// Its folder.
     pub dir: PathBuf,
     /// The recording's own description.
-    pub meta: Meta,
+    pub meta: TraceMeta,
     /// Its events.
     pub files: Vec<PathBuf>,
 }
@@ -113,9 +113,9 @@ fn take_or_pass_over(dir: &Path, tree: &mut TraceTree, seen: &mut HashSet<Record
         Ok(trace) => trace,
         Err(err) => {
             let why = match err.downcast_ref() {
-                Some(Error::NotATrace(..)) => "foreign",
-                Some(Error::Version(..)) => "of another version",
-                Some(Error::Unreadable(..)) => "unreadable",
+                Some(TraceError::NotATrace(..)) => "foreign",
+                Some(TraceError::Version(..)) => "of another version",
+                Some(TraceError::Unreadable(..)) => "unreadable",
                 _ => "damaged",
             };
             return tree.pass_over(why, || format!("{err:#}"));
@@ -182,20 +182,20 @@ mod tests {
     use std::fs;
 
     use quell_event::Shootdown;
-    use quell_event::trace::Writer;
+    use quell_event::trace::TraceWriter;
 
     use super::*;
 
     fn trace(dir: &Path, host: &str, start: u64) {
         fs::create_dir_all(dir.parent().unwrap()).unwrap();
-        let meta = Meta {
+        let meta = TraceMeta {
             host: host.into(),
             start_wall_ns: start,
             start_monotonic_ns: 10,
-            ..Meta::default()
+            ..TraceMeta::default()
         };
-        let mut writer = Writer::create(dir, &meta, false).unwrap();
-        writer.push(&Shootdown::default());
+        let mut writer = TraceWriter::create(dir, &meta, false).unwrap();
+        writer.push_shootdown(&Shootdown::default());
         writer.finish(110, |_| ()).unwrap();
     }
 

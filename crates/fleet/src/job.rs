@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 use anyhow::Context as _;
-use quell_event::text::{clean, is_plain};
+use quell_event::text::{clean_text, is_plain};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -239,7 +239,7 @@ fn memory_mb() -> u64 {
 /// The columns of a trace come from others, and the engine reads them without quell. The frames of a stack are lines.
 fn clean_value(value: &mut Value) {
     if let Value::String(text) = value {
-        let lines: Vec<_> = text.split('\n').map(clean).collect();
+        let lines: Vec<_> = text.split('\n').map(clean_text).collect();
         *text = lines.join("\n");
     }
 }

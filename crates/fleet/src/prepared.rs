@@ -93,7 +93,7 @@ impl PreparedFolder {
             period,
             cpus: found.meta.cpus,
             kernel: found.meta.kernel.to_string(),
-            dir: Text::of(&found.dir).into(),
+            dir: Text::from_os_str(&found.dir).into(),
         };
         self.write_row(0, &row)
     }
@@ -177,7 +177,7 @@ impl PreparedFolder {
 #[cfg(test)]
 mod tests {
     use quell_event::Shootdown;
-    use quell_event::trace::{Meta, Writer};
+    use quell_event::trace::{TraceMeta, TraceWriter};
 
     use super::*;
 
@@ -186,8 +186,8 @@ mod tests {
     fn folders_are_filled() {
         let dir = tempfile::tempdir().unwrap();
         let trace = dir.path().join("odd ' name*");
-        let mut writer = Writer::create(&trace, &Meta::default(), false).unwrap();
-        writer.push(&Shootdown::default());
+        let mut writer = TraceWriter::create(&trace, &TraceMeta::default(), false).unwrap();
+        writer.push_shootdown(&Shootdown::default());
         writer.finish(1, |_| ()).unwrap();
         let found = crate::find_traces(dir.path()).unwrap().traces;
         let out = dir.path().join("out");

@@ -1,6 +1,6 @@
 //! Facts that the caller knows and the rows don't hold.
 
-use quell_event::Summary;
+use quell_event::TallySummary;
 use quell_event::trace::StackCost;
 
 /// The description of a trace.
@@ -19,7 +19,7 @@ pub struct About<'a> {
     /// The same moment, ns of CLOCK_MONOTONIC, to which times on the page are relative.
     pub start_monotonic_ns: u64,
     /// The exact counts, which may be more than the rows.
-    pub summary: &'a Summary,
+    pub summary: &'a TallySummary,
     /// The cost of each stack by each mechanism.
     pub costs: &'a [StackCost],
     /// Remarks for the reader, a sentence each.

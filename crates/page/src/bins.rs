@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quell_event::trace::Row;
+use quell_event::trace::EventRow;
 use quell_event::{Cause, Comm, NO_STACK};
 
 use crate::folding_map::FoldingMap;
@@ -63,7 +63,7 @@ impl Binner {
     }
 
     /// Adds a row. `region` is the caller's number for the mapping at its range.
-    pub fn take(&mut self, row: &Row, region: u32) {
+    pub fn take(&mut self, row: &EventRow, region: u32) {
         self.widen_range(row.t_ns);
         let (bin, step) = (row.t_ns >> self.bin_log2, row.t_ns >> self.step_log2);
         let first = row.is_first();
@@ -91,7 +91,7 @@ impl Binner {
         self.keep_bounds();
     }
 
-    fn add_hit(&mut self, row: &Row, step: u64, stall: u64) {
+    fn add_hit(&mut self, row: &EventRow, step: u64, stall: u64) {
         self.spread.record_time(step, 1, u64::from(row.delay_ns));
         self.spread.record_time(step, 2, stall);
         let pair = CulpritVictimPair {

@@ -265,7 +265,7 @@ pub(crate) fn page_data<'a>(
             let comm = || {
                 b.comms
                     .get(&pid)
-                    .map_or_else(String::new, |c| c.text().into_owned())
+                    .map_or_else(String::new, |c| c.as_text().into_owned())
             };
             names
                 .process(pid)

@@ -1,7 +1,7 @@
 //! Single shootdowns, while they are few enough to be drawn one by one.
 
 use quell_event::Cause;
-use quell_event::trace::Row;
+use quell_event::trace::EventRow;
 
 /// One shootdown on the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl ShotList {
     }
 
     #[inline]
-    pub(crate) fn take(&mut self, row: &Row) {
+    pub(crate) fn take(&mut self, row: &EventRow) {
         let Some(kept) = &mut self.kept else {
             return;
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quell_event::trace::StackCost;
-use quell_event::{Mechanism, Part};
+use quell_event::{Mechanism, MechanismPart};
 use serde::Serialize;
 
 use crate::about::NameSource;
@@ -61,7 +61,7 @@ impl SpentRows {
         }
         let before = texts.bytes + tree.json_bytes();
         // Folded stacks share one row.
-        let mut rows: BTreeMap<(u32, Mechanism, Part, i32), [u64; 2]> = BTreeMap::new();
+        let mut rows: BTreeMap<(u32, Mechanism, MechanismPart, i32), [u64; 2]> = BTreeMap::new();
         let mut spent = Self::default();
         for (n, cost) in costs.into_iter().enumerate() {
             let full = n >= MAX_STACKS || texts.bytes + tree.json_bytes() - before > MAX_NAME_BYTES;
@@ -87,7 +87,7 @@ impl SpentRows {
             let mechanism = index_of(&mut spent.mechanisms, mechanism.name());
             spent.mechanism.push(mechanism);
             spent.part.push(match part {
-                Part::Other => -1,
+                MechanismPart::Other => -1,
                 part => i64::try_from(index_of(&mut spent.parts, part.name())).unwrap_or(-1),
             });
             spent.stack.push(stack);
@@ -127,7 +127,7 @@ mod tests {
                     pid,
                     comm: "p".into(),
                     mechanism: [Mechanism::FaultAnon, Mechanism::Unmap][(stack % 2) as usize],
-                    part: [Part::Other, Part::Alloc][(pid % 2) as usize],
+                    part: [MechanismPart::Other, MechanismPart::Alloc][(pid % 2) as usize],
                     stack: (stack > 10).then_some(stack),
                     samples: 1,
                     cpu_ns,

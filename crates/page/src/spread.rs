@@ -1,6 +1,6 @@
 //! How wait, delay and stall are spread, by step.
 
-use quell_event::hist::{BUCKETS, bucket_of};
+use quell_event::histogram::{BUCKET_COUNT, bucket_of};
 
 /// Wait, delay and stall.
 pub(crate) const TIME_KINDS: usize = 3;
@@ -14,7 +14,7 @@ pub(crate) struct StepSpread {
 impl Default for StepSpread {
     fn default() -> Self {
         Self {
-            counts: std::array::from_fn(|_| vec![0; BUCKETS]),
+            counts: std::array::from_fn(|_| vec![0; BUCKET_COUNT]),
             max: [0; TIME_KINDS],
         }
     }

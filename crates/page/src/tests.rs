@@ -3,7 +3,7 @@
 mod properties;
 mod written;
 
-use quell_event::Summary;
+use quell_event::TallySummary;
 
 use crate::{About, NameSource};
 
@@ -45,7 +45,7 @@ pub(crate) fn fetches_nothing(page: &str) {
     );
 }
 
-fn about<'a>(summary: &'a Summary, title: &'a str) -> About<'a> {
+fn about<'a>(summary: &'a TallySummary, title: &'a str) -> About<'a> {
     About {
         title,
         version: "0",

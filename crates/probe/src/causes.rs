@@ -98,7 +98,7 @@ impl Causes {
         if index == 0 {
             return Ok(TalliedCulprit {
                 pid: 0,
-                comm: quell_event::MORE.to_owned(),
+                comm: quell_event::CROWDED_NAME.to_owned(),
                 cgroup: 0,
                 cause: Cause::Other,
                 detail: Some("too many culprits to tell apart".to_owned()),
@@ -130,7 +130,7 @@ impl Causes {
         };
         Ok(TalliedCulprit {
             pid: info.key.tgid,
-            comm: Comm(info.comm).text().into_owned(),
+            comm: Comm(info.comm).as_text().into_owned(),
             cgroup: info.cgroup,
             cause: known.cause,
             detail: known.detail,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, Program};
-use quell_event::{CallKind, CallTally, CallVictim, Calls, Comm};
+use quell_event::{CallKind, CallTally, CallVictim, Comm, FunctionCalls};
 
 use crate::bpf_maps;
 use crate::causes::Causes;
@@ -117,18 +117,18 @@ impl IpiWatch {
     }
 
     /// Everything that was counted so far.
-    pub(crate) fn counted_calls(&self, causes: &Causes) -> Result<Calls> {
+    pub(crate) fn counted_calls(&self, causes: &Causes) -> Result<FunctionCalls> {
         let mut names = CallNames {
             causes,
             functions: HashMap::new(),
             processes: HashMap::new(),
         };
-        let mut calls = Calls::default();
+        let mut calls = FunctionCalls::default();
         for (key, counts) in read_entries::<CallKey, CallCounts>(&self.calls)? {
             let irq_work = key.flags & layout::CALL_IRQ_WORK != 0;
             let function = names.function_name(key.func)?;
             calls.by.push(CallTally {
-                kind: CallKind::of(&function, irq_work),
+                kind: CallKind::of_function(&function, irq_work),
                 function,
                 pid: key.tgid,
                 comm: names.process_name(key.tgid, &self.names)?,
@@ -146,7 +146,7 @@ impl IpiWatch {
         for (key, counts) in read_entries::<CallVictimKey, CallVictimCounts>(&self.victims)? {
             let function = names.function_name(key.func)?;
             calls.at.push(CallVictim {
-                kind: CallKind::of(&function, false),
+                kind: CallKind::of_function(&function, false),
                 function,
                 pid: key.tgid,
                 comm: names.process_name(key.tgid, &self.names)?,
@@ -166,7 +166,7 @@ impl IpiWatch {
         for program in self.object.progs() {
             calls.lost += passed_over_runs(&program)?;
         }
-        calls.sort();
+        calls.merge_and_sort();
         Ok(calls)
     }
 }
@@ -239,7 +239,7 @@ impl CallNames<'_> {
             .lookup(&tgid.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::load("read who called functions of other CPUs"))?;
         let comm: Option<[u8; 16]> = found.and_then(|bytes| bytes.try_into().ok());
-        let name = comm.map_or_else(|| "?".to_owned(), |c| Comm(c).text().into_owned());
+        let name = comm.map_or_else(|| "?".to_owned(), |c| Comm(c).as_text().into_owned());
         self.processes.insert(tgid, name.clone());
         Ok(name)
     }

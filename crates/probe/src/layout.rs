@@ -213,7 +213,7 @@ pub(crate) const HIST_WAIT: usize = 0;
 pub(crate) const HIST_DELAY: usize = 1;
 pub(crate) const HIST_STALL: usize = 2;
 /// The size of a `struct hist`: the buckets and the maximum.
-pub(crate) const HIST_BYTES: usize = (quell_event::hist::BUCKETS + 1) * 8;
+pub(crate) const HIST_BYTES: usize = (quell_event::histogram::BUCKET_COUNT + 1) * 8;
 /// The key of a map with one entry.
 pub(crate) const ONLY_KEY: u32 = 0;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use quell_event::trace::{Frame, Mark, Stack, StackKind};
+use quell_event::trace::{MissingNameReason, StackFrame, StackKind, TracedStack};
 use quell_host::maps;
 
 use crate::symbols::{self, CodeFiles, FrameSource, JitMaps};
@@ -11,7 +11,7 @@ use crate::symbols::{self, CodeFiles, FrameSource, JitMaps};
 /// Names the code at these addresses of processes, innermost first. The code of a process that has ended is marked as gone; a
 /// new process with its number is taken for it.
 #[must_use]
-pub fn name_living(asked: &[(u32, Vec<u64>)]) -> Vec<Vec<Frame>> {
+pub fn name_living(asked: &[(u32, Vec<u64>)]) -> Vec<Vec<StackFrame>> {
     let root = Path::new("/");
     let (mut files, mut jits) = (CodeFiles::new(root), JitMaps::default());
     let mut processes = HashMap::new();
@@ -38,26 +38,26 @@ pub fn name_living(asked: &[(u32, Vec<u64>)]) -> Vec<Vec<Frame>> {
                 jit,
             });
             let path = mapping.and_then(|m| m.path.as_ref());
-            frames.push(Frame {
+            frames.push(StackFrame {
                 addr: *addr,
                 module: path.map(|path| path.display().to_string()),
                 offset: mapping
                     .filter(|m| m.is_file())
                     .map(|m| addr - m.start + m.offset),
                 mark: match mapping {
-                    None if maps.is_empty() => Some(Mark::Gone),
-                    None => Some(Mark::Unmapped),
-                    Some(_) => jit.then_some(Mark::Jit),
+                    None if maps.is_empty() => Some(MissingNameReason::Gone),
+                    None => Some(MissingNameReason::Unmapped),
+                    Some(_) => jit.then_some(MissingNameReason::Jit),
                 },
-                ..Frame::default()
+                ..StackFrame::default()
             });
         }
-        stacks.push(Stack {
+        stacks.push(TracedStack {
             id,
             kind: StackKind::User,
             pid: Some(*pid),
             frames,
-            ..Stack::default()
+            ..TracedStack::default()
         });
     }
     symbols::name_stack_frames(&mut stacks, &files, &jits, |stack, i| {
@@ -84,8 +84,8 @@ mod tests {
         assert!(own[0].module.is_some());
         assert_eq!(
             (own[1].symbol.as_ref(), own[1].mark),
-            (None, Some(Mark::Unmapped))
+            (None, Some(MissingNameReason::Unmapped))
         );
-        assert_eq!(nobody[0].mark, Some(Mark::Gone));
+        assert_eq!(nobody[0].mark, Some(MissingNameReason::Gone));
     }
 }

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use quell_event::{Cause, Comm, NO_STACK, Shootdown, Victim};
+use quell_event::{Cause, Comm, NO_STACK, Shootdown, ShootdownVictim};
 
 use crate::causes::Causes;
 use crate::error::Result;
@@ -272,7 +272,7 @@ impl RoundJoiner {
                 continue;
             }
             end = end.max(v.end_ns);
-            s.victims.push(Victim {
+            s.victims.push(ShootdownVictim {
                 cpu: v.cpu,
                 pid: v.tgid,
                 tid: v.tid,

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use quell_event::trace::{Frame, Mark, Module, Process, Stack, StackKind};
+use quell_event::trace::{
+    MappedModule, MissingNameReason, StackFrame, StackKind, TracedProcess, TracedStack,
+};
 use quell_host::maps::{self, Mapping};
 use quell_host::proc::Proc;
 
@@ -185,7 +187,7 @@ impl StackResolver {
     }
 
     /// Names the frames of stacks that were resolved here, or says why they have no names.
-    pub fn name_stacks(&self, stacks: &mut [Stack]) {
+    pub fn name_stacks(&self, stacks: &mut [TracedStack]) {
         symbols::name_stack_frames(stacks, &self.files, &self.jits, |stack, i| {
             let sources = self.sources.get(&stack.id);
             sources.and_then(|s| s.get(i)).copied().unwrap_or_default()
@@ -200,7 +202,7 @@ impl StackResolver {
     }
 
     /// Finds the file and offset of every frame.
-    pub fn resolve_stacks(&mut self, new: &[NewStack]) -> Vec<Stack> {
+    pub fn resolve_stacks(&mut self, new: &[NewStack]) -> Vec<TracedStack> {
         new.iter()
             .map(|n| match n.pid {
                 None => self.resolve_kernel_stack(n),
@@ -209,13 +211,13 @@ impl StackResolver {
             .collect()
     }
 
-    fn resolve_kernel_stack(&self, new: &NewStack) -> Stack {
+    fn resolve_kernel_stack(&self, new: &NewStack) -> TracedStack {
         let addresses = stack_addresses(&self.maps.stacks, new.kernel_id).unwrap_or_default();
         let names = self.causes.borrow().kernel_symbols(&addresses).ok();
         kernel_stack(new.id, &addresses, names.as_deref())
     }
 
-    fn resolve_user_stack(&mut self, new: &NewStack, pid: u32) -> Stack {
+    fn resolve_user_stack(&mut self, new: &NewStack, pid: u32) -> TracedStack {
         if is_of_piece(new.kernel_id) {
             let followed = self
                 .pieces
@@ -259,7 +261,12 @@ impl StackResolver {
     }
 
     /// Finds the file and offset of every frame of an unwound stack.
-    pub(crate) fn followed_stack(&mut self, id: u32, pid: u32, followed: FollowedStack) -> Stack {
+    pub(crate) fn followed_stack(
+        &mut self,
+        id: u32,
+        pid: u32,
+        followed: FollowedStack,
+    ) -> TracedStack {
         let mut stack = self.user_stack(id, pid, followed.addresses, followed.caller);
         stack.cut = followed.cut;
         stack
@@ -295,7 +302,13 @@ impl StackResolver {
 
     /// Finds the file and offset of every frame of a user stack, innermost first, that gets the number
     /// `id`. `caller` is the word on top of the stack, or 0.
-    pub fn user_stack(&mut self, id: u32, pid: u32, mut addresses: Vec<u64>, caller: u64) -> Stack {
+    pub fn user_stack(
+        &mut self,
+        id: u32,
+        pid: u32,
+        mut addresses: Vec<u64>,
+        caller: u64,
+    ) -> TracedStack {
         let cut = is_cut(&addresses);
         self.read_mappings(pid, Duration::MAX);
         let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
@@ -319,11 +332,11 @@ impl StackResolver {
                 let module = code_at(maps, addr);
                 let jit = module.is_some_and(Mapping::is_made_at_run_time);
                 let mark = match module {
-                    None if maps.is_empty() => Some(Mark::Gone),
-                    None => Some(Mark::Unmapped),
-                    Some(_) => jit.then_some(Mark::Jit),
+                    None if maps.is_empty() => Some(MissingNameReason::Gone),
+                    None => Some(MissingNameReason::Unmapped),
+                    Some(_) => jit.then_some(MissingNameReason::Jit),
                 };
-                let frame = Frame {
+                let frame = StackFrame {
                     addr,
                     symbol: None,
                     module: module.and_then(|m| Some(m.path.as_ref()?.display().to_string())),
@@ -336,10 +349,10 @@ impl StackResolver {
                 let file = module.and_then(|m| self.files.file_number(pid, m));
                 (frame, FrameSource { file, jit })
             })
-            .unzip::<_, _, Vec<Frame>, Vec<FrameSource>>();
+            .unzip::<_, _, Vec<StackFrame>, Vec<FrameSource>>();
         let gone = maps.is_empty();
         self.sources.insert(id, sources);
-        Stack {
+        TracedStack {
             id,
             kind: StackKind::User,
             pid: Some(pid),
@@ -350,7 +363,7 @@ impl StackResolver {
     }
 
     /// The processes whose named mappings are new or have changed since the last call.
-    pub fn take_changed_processes(&mut self) -> Vec<Process> {
+    pub fn take_changed_processes(&mut self) -> Vec<TracedProcess> {
         let changed = std::mem::take(&mut self.changed);
         changed
             .into_iter()
@@ -358,11 +371,11 @@ impl StackResolver {
             .collect()
     }
 
-    fn describe_process(&self, pid: u32) -> Option<Process> {
+    fn describe_process(&self, pid: u32) -> Option<TracedProcess> {
         let snapshot = self.snapshots.get(&pid)?;
         let proc = Proc::new(&self.root);
         let lossy = |s: std::ffi::OsString| s.to_string_lossy().into_owned();
-        Some(Process {
+        Some(TracedProcess {
             pid,
             t_ns: snapshot.t_ns,
             comm: proc.comm(pid).unwrap_or_default(),
@@ -383,9 +396,9 @@ impl StackResolver {
         })
     }
 
-    fn describe_module(&self, pid: u32, m: &Mapping) -> Module {
+    fn describe_module(&self, pid: u32, m: &Mapping) -> MappedModule {
         let flag = |on, c| if on { c } else { '-' };
-        Module {
+        MappedModule {
             path: m
                 .path
                 .as_ref()
@@ -440,18 +453,22 @@ pub(crate) fn is_probe_function(name: &str) -> bool {
 }
 
 /// A kernel stack, with the names of its addresses if those could be asked for.
-pub(crate) fn kernel_stack(id: u32, addresses: &[u64], names: Option<&[Option<String>]>) -> Stack {
-    Stack {
+pub(crate) fn kernel_stack(
+    id: u32,
+    addresses: &[u64],
+    names: Option<&[Option<String>]>,
+) -> TracedStack {
+    TracedStack {
         id,
         kind: StackKind::Kernel,
         frames: kernel_frames(addresses, names),
         cut: is_cut(addresses),
-        ..Stack::default()
+        ..TracedStack::default()
     }
 }
 
 /// The frames of a kernel stack, with the names of its addresses if those could be asked for.
-fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<Frame> {
+fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<StackFrame> {
     let name = |i: usize| names.and_then(|n| n.get(i)?.clone());
     let of_probe = |i: &usize| name(*i).is_some_and(|n| is_probe_function(&n));
     let probe = (0..addresses.len()).take_while(of_probe).count();
@@ -460,11 +477,11 @@ fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<Fra
         // The address may be of a module that has been unloaded meanwhile. Where names could not be looked up at all, the
         // frame gets no mark, because it may well be mapped.
         let unmapped = names.is_some() && symbol.is_none();
-        Frame {
+        StackFrame {
             addr,
             symbol,
-            mark: unmapped.then_some(Mark::Unmapped),
-            ..Frame::default()
+            mark: unmapped.then_some(MissingNameReason::Unmapped),
+            ..StackFrame::default()
         }
     };
     addresses
@@ -501,7 +518,7 @@ mod tests {
     fn kernel_frames_are_marked() {
         let some = |name: &str| Some(name.to_owned());
         let names = [some("bpf_prog_x"), some("flush_tlb_mm_range"), None];
-        let marks = |names| -> Vec<(u64, Option<String>, Option<Mark>)> {
+        let marks = |names| -> Vec<(u64, Option<String>, Option<MissingNameReason>)> {
             let frames = kernel_frames(&[1, 2, 3], names);
             frames
                 .into_iter()
@@ -510,7 +527,7 @@ mod tests {
         };
         let expected = [
             (2, some("flush_tlb_mm_range"), None),
-            (3, None, Some(Mark::Unmapped)),
+            (3, None, Some(MissingNameReason::Unmapped)),
         ];
         assert_eq!(marks(Some(&names)), expected);
         assert_eq!(marks(None), [1, 2, 3].map(|a| (a, None, None)));

@@ -20,8 +20,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
-use quell_event::trace::{Meta, Writer};
-use quell_event::{Account, AccountRow, Comm, Part, ProcessTime, Shootdown, Tally, Text, Victim};
+use quell_event::trace::{TraceMeta, TraceWriter};
+use quell_event::{
+    Account, AccountRow, Comm, MechanismPart, ProcessTime, Shootdown, ShootdownVictim, Tally, Text,
+};
 use quell_fleet::{DAY_NS, day};
 
 use planted::{Answers, Where};
@@ -93,8 +95,8 @@ fn duration(shootdowns: u64, rate: u64) -> u64 {
     shootdowns * 1_000_000_000 / rate.max(1)
 }
 
-fn victims(random: &mut Random, ask: &Ask, n: u64) -> (Vec<Victim>, u16) {
-    let mut victim = |cpu, pid, comm: &str, bystander, stall| Victim {
+fn victims(random: &mut Random, ask: &Ask, n: u64) -> (Vec<ShootdownVictim>, u16) {
+    let mut victim = |cpu, pid, comm: &str, bystander, stall| ShootdownVictim {
         cpu,
         pid,
         tid: pid,
@@ -143,7 +145,7 @@ fn trace(
         minutes / 60,
         minutes % 60
     ));
-    let meta = Meta {
+    let meta = TraceMeta {
         quell: env!("CARGO_PKG_VERSION").into(),
         kernel: "6.12.0-made-up".into(),
         host: (&name).into(),
@@ -153,15 +155,15 @@ fn trace(
         cpus: u32::from(CPUS),
         stacks: "all".into(),
         backend: "raw_tp".into(),
-        ..Meta::default()
+        ..TraceMeta::default()
     };
-    let mut writer = Writer::create(&trace, &meta, true)?;
+    let mut writer = TraceWriter::create(&trace, &meta, true)?;
     let exec_ns = MONOTONIC + traced_ns / 10;
     for process in processes(week, MONOTONIC, exec_ns) {
-        writer.process(&process);
+        writer.push_process(&process);
     }
     for stack in stacks() {
-        writer.stack(&stack);
+        writer.push_stack(&stack);
     }
     let mut random = Random(seed ^ (host << 16) ^ number as u64);
     let mut answers = Answers::default();
@@ -203,9 +205,9 @@ fn trace(
                 before_exec: t_ns < exec_ns,
             },
         );
-        writer.push(&shootdown);
+        writer.push_shootdown(&shootdown);
         if n.is_multiple_of(4_096) {
-            writer.tick()?;
+            writer.write_due()?;
         }
     }
     let spent = spent(week, shootdowns);
@@ -213,7 +215,7 @@ fn trace(
         answers.spent(&name, one);
     }
     answers.accounted(&name, traced_ns);
-    writer.tally(&tally(&spent, traced_ns));
+    writer.set_tally(&tally(&spent, traced_ns));
     writer.finish(MONOTONIC + traced_ns, |_| {})?;
     Ok(answers)
 }
@@ -226,7 +228,7 @@ fn tally(spent: &[Spent], traced_ns: u64) -> Tally {
     let row = |s: &Spent| AccountRow {
         pid: pid(s.program),
         mechanism: s.mechanism,
-        part: Part::Other,
+        part: MechanismPart::Other,
         advice: Text::default(),
         function: s.function.into(),
         file: base(PROGRAMS[s.program].exe).into(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_event::Account;
-use quell_event::trace::{Stack, StackCost};
+use quell_event::trace::{StackCost, TracedStack};
 use quell_host::cpus;
 use quell_probe::{
     Accounting, PageWalkCounters, Probe, Scope, SinglesTaken, StackResolver, usual_period_ns,
@@ -153,12 +153,12 @@ impl Accountant {
 
     /// The stacks whose code was found since the last call. Whoever takes them has them named, and passes them to
     /// [`Self::learn`]; until then their functions are not known.
-    pub(crate) fn take_stacks(&self) -> Vec<Stack> {
+    pub(crate) fn take_stacks(&self) -> Vec<TracedStack> {
         self.accounting.take_stacks()
     }
 
     /// Learns the functions of stacks that have been named.
-    pub(crate) fn learn(&self, stacks: &[Stack]) {
+    pub(crate) fn learn(&self, stacks: &[TracedStack]) {
         self.accounting.learn_functions(stacks);
     }
 

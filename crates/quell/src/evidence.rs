@@ -111,7 +111,7 @@ fn is_one_file(a: &FoundSoftware, b: &FoundSoftware) -> bool {
 
 /// The account in the form by which a remedy's possible gain is computed.
 fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> ObservedTime {
-    let hits = summary.mechanism(Mechanism::ShootdownHit);
+    let hits = summary.mechanism_row(Mechanism::ShootdownHit);
     ObservedTime {
         account,
         hits_ns: hits.map_or(0, |row| row.cpu_ns),

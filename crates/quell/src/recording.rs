@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use quell_event::trace::{Meta, Stack, StackCost, Writer};
-use quell_event::{Calls, Shootdown, Tally};
+use quell_event::trace::{StackCost, TraceMeta, TraceWriter, TracedStack};
+use quell_event::{FunctionCalls, Shootdown, Tally};
 use quell_host::cpus::OnlineTime;
 use quell_probe::{
     KeptDetail, Probe, ProbeOptions, Scope, ShootdownRecords, StackResolver, StackShare,
@@ -43,14 +43,14 @@ pub(crate) struct Recording {
     accountant: Option<Accountant>,
     resolver: StackResolver,
     shared: Rc<RefCell<SinkState>>,
-    stacks: Vec<Stack>,
+    stacks: Vec<TracedStack>,
     /// The stacks of the account, which are not those of the records.
-    account_stacks: Vec<Stack>,
+    account_stacks: Vec<TracedStack>,
     /// When the counts were saved; the first step does, so that a trace has some from the beginning.
     saved: Option<Instant>,
     saves: u64,
     /// The function calls as they were last saved.
-    calls: Option<Calls>,
+    calls: Option<FunctionCalls>,
     began: Instant,
     own_before: u64,
     online: OnlineTime,
@@ -67,7 +67,7 @@ const EARLY_STEP: Duration = Duration::from_millis(2);
 
 /// The state that the sink of the records writes to.
 struct SinkState {
-    writer: Option<Writer>,
+    writer: Option<TraceWriter>,
     culprits: HashSet<u32>,
     last: u32,
 }
@@ -75,7 +75,7 @@ struct SinkState {
 impl SinkState {
     fn take_shootdown(&mut self, s: &Shootdown) {
         if let Some(writer) = &mut self.writer {
-            writer.push(s);
+            writer.push_shootdown(s);
         }
         if s.pid != self.last {
             self.last = s.pid;
@@ -115,7 +115,7 @@ impl Recording {
             accountant.keep_singles();
         }
         let meta = describe_recording(stacks_text, &probe, subject);
-        let writer = Writer::create(dir, &meta, force)?;
+        let writer = TraceWriter::create(dir, &meta, force)?;
         let shared = Rc::new(RefCell::new(SinkState {
             writer: Some(writer),
             culprits: HashSet::new(),
@@ -180,18 +180,18 @@ impl Recording {
         if !self.is_early() {
             self.resolve_stacks();
         }
-        self.with_writer(Writer::tick)?;
+        self.with_writer(TraceWriter::write_due)?;
         if self.saved.is_none_or(|t| t.elapsed() >= SAVE_INTERVAL) {
             self.saved = Some(Instant::now());
             let seldom = self.saves.is_multiple_of(SAVES_BETWEEN_CALLS);
             let tally = self.whole_tally(seldom)?;
             self.saves += 1;
             self.with_writer(|w| {
-                w.tally(&tally);
+                w.set_tally(&tally);
                 if seldom {
-                    w.account(&self.stack_costs(&tally));
+                    w.set_account(&self.stack_costs(&tally));
                 }
-                w.tick()
+                w.write_due()
             })?;
         }
         Ok(())
@@ -219,7 +219,7 @@ impl Recording {
         }
         if let Some(writer) = &mut self.shared.borrow_mut().writer {
             for process in self.resolver.take_changed_processes() {
-                writer.process(&process);
+                writer.push_process(&process);
             }
         }
     }
@@ -230,7 +230,7 @@ impl Recording {
         let mut shared = self.shared.borrow_mut();
         if let Some(writer) = &mut shared.writer {
             for stack in &stacks {
-                writer.stack(stack);
+                writer.push_stack(stack);
             }
         }
         self.stacks.extend(stacks);
@@ -238,12 +238,12 @@ impl Recording {
             let stacks = accountant.take_stacks();
             if let Some(writer) = &mut shared.writer {
                 for stack in &stacks {
-                    writer.stack(stack);
+                    writer.push_stack(stack);
                 }
                 let singles = accountant.take_singles();
-                singles.waits.iter().for_each(|wait| writer.wait(wait));
-                singles.samples.iter().for_each(|s| writer.sample(s));
-                writer.leave_out(singles.left_out);
+                singles.waits.iter().for_each(|wait| writer.push_wait(wait));
+                singles.samples.iter().for_each(|s| writer.push_sample(s));
+                writer.add_left_out(singles.left_out);
             }
             self.account_stacks.extend(stacks);
         }
@@ -277,7 +277,10 @@ impl Recording {
         costs.unwrap_or_default()
     }
 
-    fn with_writer(&self, f: impl FnOnce(&mut Writer) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    fn with_writer(
+        &self,
+        f: impl FnOnce(&mut TraceWriter) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         match &mut self.shared.borrow_mut().writer {
             Some(writer) => f(writer),
             None => Ok(()),
@@ -317,11 +320,11 @@ impl Recording {
         let Some(mut writer) = writer else {
             return Ok(tally);
         };
-        writer.account(&self.stack_costs(&tally));
+        writer.set_account(&self.stack_costs(&tally));
         self.stacks.append(&mut self.account_stacks);
         writer.replace_stacks(&self.stacks);
-        tally.lost.records += writer.dropped();
-        writer.tally(&tally);
+        tally.lost.records += writer.dropped_shootdowns();
+        writer.set_tally(&tally);
         writer
             .finish(monotonic_ns(), |_| {})
             .with_context(|| format!("can't close the trace {}", self.dir.display()))?;
@@ -329,14 +332,14 @@ impl Recording {
     }
 }
 
-fn describe_recording(stacks: String, probe: &Probe, subject: &Subject) -> Meta {
+fn describe_recording(stacks: String, probe: &Probe, subject: &Subject) -> TraceMeta {
     let uname = rustix::system::uname();
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let monotonic = monotonic_ns();
     let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
     // The clocks are read before this, so that no count lies before the start, even if a busy machine did other work in between.
     let counted = probe.duration_ns();
-    Meta {
+    TraceMeta {
         quell: env!("CARGO_PKG_VERSION").into(),
         kernel: uname.release().to_string_lossy().into(),
         host: host_name().into(),
@@ -347,7 +350,7 @@ fn describe_recording(stacks: String, probe: &Probe, subject: &Subject) -> Meta 
         cpus: target::cpu_count(),
         stacks: stacks.into(),
         backend: probe.backend().name().into(),
-        ..Meta::default()
+        ..TraceMeta::default()
     }
 }
 

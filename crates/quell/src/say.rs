@@ -1,7 +1,7 @@
 //! Messages for people, on stderr. A closed or full stderr must not make finished work fail, so errors are ignored (std's
 //! macros panic).
 
-/// Prints a line without colours. Text of other programs can't break out of the line ([`quell_event::text::clean`]).
+/// Prints a line without colours. Text of other programs can't break out of the line ([`quell_event::text::clean_text`]).
 macro_rules! say {
     ($($words:tt)*) => {
         $crate::say::write_line("", &format!($($words)*))
@@ -22,6 +22,6 @@ pub(crate) fn write_line(ours: &str, text: &str) {
     let _ = writeln!(
         anstream::stderr(),
         "{ours}{}",
-        quell_event::text::clean(text)
+        quell_event::text::clean_text(text)
     );
 }

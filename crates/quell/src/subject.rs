@@ -38,7 +38,7 @@ impl Subject {
     pub(crate) fn command(argv: &[OsString]) -> Self {
         Self {
             scope: Text::default(),
-            command: argv.iter().map(Text::of).collect(),
+            command: argv.iter().map(Text::from_os_str).collect(),
         }
     }
 
@@ -49,8 +49,8 @@ impl Subject {
         let scope = self.scope.as_str();
         let scope = scope.trim_start_matches("of ").trim_start_matches("at ");
         let (scope, command) = (
-            Text::from(scope).cut(LONGEST_TITLE),
-            Text::from(words.join(" ")).cut(LONGEST_TITLE),
+            Text::from(scope).cut_to(LONGEST_TITLE),
+            Text::from(words.join(" ")).cut_to(LONGEST_TITLE),
         );
         match (scope.as_str(), command.as_str()) {
             // A trace of an older quell has neither.

@@ -19,11 +19,11 @@ fn main() -> anyhow::Result<()> {
     let dir = std::env::args_os().nth(1);
     let dir = dir.context("name a trace, as of 'quell record -o TRACE'")?;
     let trace = Trace::open(Path::new(&dir))?;
-    let tally = trace.tally()?.context("the trace has no counts")?;
+    let tally = trace.read_tally()?.context("the trace has no counts")?;
     let account = tally.account.context("the trace has no account")?;
-    let (costs, _) = trace.account()?;
-    let stacks = trace.stacks()?.rows;
-    let processes = trace.processes()?.rows;
+    let (costs, _) = trace.read_account()?;
+    let stacks = trace.read_stacks()?.rows;
+    let processes = trace.read_processes()?.rows;
     let files = mapped_files(processes.values());
     let stack = |id: u32| stacks.get(&id);
     let mut scene = Scene::new(&account, tally.duration_ns, &costs, &stack, files);
@@ -43,7 +43,7 @@ fn shorten(scene: &mut Scene) {
             c.stack.truncate(FRAMES);
             &mut c.stack
         }) {
-            frame.function = frame.function.cut(NAME);
+            frame.function = frame.function.cut_to(NAME);
         }
     }
     scene.holders.retain(|h| matters(0, h.blocked_ns));

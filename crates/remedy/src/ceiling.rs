@@ -315,7 +315,7 @@ fn summary_of_samples(spent: &ObservedTime, samples: u64) -> Option<AccountSumma
     let row = AccountRow {
         pid: 0,
         mechanism: Mechanism::Unmap,
-        part: quell_event::account::Part::Other,
+        part: quell_event::account::MechanismPart::Other,
         advice: quell_event::Text::default(),
         function: quell_event::Text::default(),
         file: quell_event::Text::default(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::account::{HolderRole, HolderRow, Part, ProcessTime};
+use quell_event::account::{HolderRole, HolderRow, MechanismPart, ProcessTime};
 
 use super::*;
 use crate::{
@@ -21,7 +21,7 @@ pub(crate) fn spent(rows: &[Row<'_>]) -> ObservedTime {
     let row = |&(mechanism, function, file, allocator, samples): &Row<'_>| AccountRow {
         pid: 7,
         mechanism,
-        part: Part::Other,
+        part: MechanismPart::Other,
         advice: quell_event::Text::default(),
         function: function.into(),
         file: file.into(),

@@ -77,7 +77,7 @@ pub fn dockerfile_word(value: &str) -> Option<String> {
 pub fn yaml_string(value: &str) -> String {
     // A string is always a JSON value.
     let json = serde_json::to_string(value).unwrap_or_default();
-    text::json(&json).into_owned()
+    text::escape_json(&json).into_owned()
 }
 
 /// The value of a variable in a pod, as YAML: Kubernetes takes `$(NAME)` for another variable and `$$` for `$`.

@@ -171,7 +171,7 @@ impl FoundSoftware {
     /// Its file's name without folders.
     #[must_use]
     pub fn file_name(&self) -> String {
-        Text::of(self.module.file_name().unwrap_or(self.module.as_os_str())).into()
+        Text::from_os_str(self.module.file_name().unwrap_or(self.module.as_os_str())).into()
     }
 
     /// Whether its version is certainly this or newer.
@@ -196,8 +196,8 @@ impl fmt::Display for FoundSoftware {
             write!(f, " {version}")?;
         }
         match self.linking {
-            Linking::SharedLibrary => write!(f, ", {}", Text::of(&self.module)),
-            Linking::Static => write!(f, ", inside {}", Text::of(&self.module)),
+            Linking::SharedLibrary => write!(f, ", {}", Text::from_os_str(&self.module)),
+            Linking::Static => write!(f, ", inside {}", Text::from_os_str(&self.module)),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What a fork takes, by process: many small ones of a shell would hide a large one.
+//! The cost of a fork, by process: many small forks of a shell would hide a large one.
 
-use super::summary::MechanismRow;
+use super::summary_rows::MechanismRow;
 use super::{Account, AccountRow};
 use crate::Mechanism;
 
-/// Tells in the row of forks how many there were, and for each that had them done, what one of its process took.
-pub(super) fn tell(account: &Account, row: &mut MechanismRow) {
+/// Adds to the row of forks how many there were, and to each function that forked, the cost of one fork of its process.
+pub(super) fn add_fork_costs(account: &Account, row: &mut MechanismRow) {
     row.count = account.processes.iter().map(|p| p.forks).sum();
     for who in &mut row.who {
         let process = account.processes.iter().find(|p| p.pid == who.pid);
@@ -21,7 +21,7 @@ pub(super) fn tell(account: &Account, row: &mut MechanismRow) {
 
 #[cfg(test)]
 mod tests {
-    use crate::account::{Account, AccountRow, AccountSummary, Part, ProcessTime};
+    use crate::account::{Account, AccountRow, AccountSummary, MechanismPart, ProcessTime};
     use crate::{Mechanism, Tally, Text};
 
     /// Check that a large fork is not averaged with the small ones of another process, and that a process which forks in
@@ -31,7 +31,7 @@ mod tests {
         let row = |pid, function: &str, samples| AccountRow {
             pid,
             mechanism: Mechanism::Fork,
-            part: Part::Other,
+            part: MechanismPart::Other,
             advice: Text::default(),
             function: function.into(),
             file: "a".into(),
@@ -58,7 +58,7 @@ mod tests {
             ..Tally::default()
         };
         let summary = AccountSummary::new(&tally).expect("an account");
-        let forks = summary.mechanism(Mechanism::Fork).expect("forks");
+        let forks = summary.mechanism_row(Mechanism::Fork).expect("forks");
         assert_eq!((forks.count, forks.cpu_ns), (102, 100_000));
         let told: Vec<_> = forks
             .who

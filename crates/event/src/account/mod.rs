@@ -2,6 +2,7 @@
 
 mod forks;
 mod summary;
+mod summary_rows;
 mod tlb;
 
 use std::collections::HashMap;
@@ -10,17 +11,16 @@ use std::hash::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::{Mechanism, Text};
-pub use summary::{
-    AccountSummary, AdviceShare, Ceiling, HolderShare, MechanismRow, PartShare, WhoRow,
-};
-pub use tlb::{Counted, TlbCounts, TlbMisses};
+pub use summary::AccountSummary;
+pub use summary_rows::{AdviceShare, HolderShare, MechanismRow, PartShare, RemedyCeiling, WhoRow};
+pub use tlb::{CounterReading, TlbCounts, TlbMisses};
 
-/// What was done within a mechanism.
+/// A part of the work of a mechanism.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Part {
+pub enum MechanismPart {
     /// Pages are taken from the free ones.
     Alloc,
     /// Pages are given back to the free ones.
@@ -46,7 +46,7 @@ pub enum Part {
     Other,
 }
 
-impl Part {
+impl MechanismPart {
     /// Every member.
     pub const ALL: &'static [Self] = &[
         Self::Alloc,
@@ -62,9 +62,9 @@ impl Part {
         Self::Other,
     ];
 
-    /// By its name; one that only a newer quell knows is [`Part::Other`].
+    /// Returns the part of a name; a name that only a newer quell knows is [`MechanismPart::Other`].
     #[must_use]
-    pub fn of(name: &str) -> Self {
+    pub fn from_name(name: &str) -> Self {
         let found = Self::ALL.iter().find(|part| part.name() == name);
         found.copied().unwrap_or_default()
     }
@@ -88,15 +88,15 @@ impl Part {
     }
 }
 
-/// What one function of a process cost by one mechanism.
+/// The cost of one function of a process by one mechanism.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRow {
     /// The process.
     pub pid: u32,
-    /// What the kernel did.
+    /// The work of the kernel.
     pub mechanism: Mechanism,
-    /// And what within that.
-    pub part: Part,
+    /// The part of that work.
+    pub part: MechanismPart,
     /// The advice that the program gave, as `MADV_FREE`; empty but for [`Mechanism::Advise`].
     #[serde(default)]
     pub advice: Text,
@@ -149,9 +149,9 @@ impl HolderRole {
         }
     }
 
-    /// By its name.
+    /// Returns the role of a name.
     #[must_use]
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|role| role.name() == name)
     }
 }
@@ -167,7 +167,7 @@ pub struct HolderRow {
     pub holder_pid: u32,
     /// Its name.
     pub holder_comm: Text,
-    /// What it was doing when the wait began.
+    /// The holder's work when the wait began.
     pub doing: Text,
     /// How it held it.
     pub role: HolderRole,
@@ -179,14 +179,14 @@ pub struct HolderRow {
     pub longest_ns: u64,
 }
 
-/// A process, and what its threads did with their time.
+/// A process, and how its threads spent their time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessTime {
     /// The process.
     pub pid: u32,
     /// Its name.
     pub comm: Text,
-    /// CPU time of all its threads, ns, as getrusage(2) tells it: without interrupts and what a hypervisor took.
+    /// CPU time of all its threads, ns, as getrusage(2) tells it: without interrupts and the time that a hypervisor took.
     pub run_ns: u64,
     /// Time in which they had a CPU, ns.
     #[serde(default)]
@@ -207,7 +207,7 @@ pub struct ProcessTime {
 pub struct Account {
     /// How far apart samples of one CPU are, ns.
     pub period_ns: u64,
-    /// By process, mechanism and function; without what is no memory management.
+    /// By process, mechanism and function; without work that is no memory management.
     pub rows: Vec<AccountRow>,
     /// Who held locks.
     pub holders: Vec<HolderRow>,
@@ -235,7 +235,7 @@ pub struct Account {
     /// Whether the kernel says who holds a lock that is waited for: from Linux 5.19 on.
     #[serde(default)]
     pub sees_holders: bool,
-    /// What a victim loses by a shootdown, ns; `None` where it was not measured.
+    /// Time that a victim loses by a shootdown, ns; `None` where it was not measured.
     #[serde(default)]
     pub hit_ns: Option<u64>,
     /// TLB misses, which are no memory management; `None` where nobody looked at them.
@@ -252,35 +252,40 @@ impl Account {
 
     /// Samples of all that was watched.
     #[must_use]
-    pub fn samples(&self) -> u64 {
+    pub fn total_samples(&self) -> u64 {
         self.processes.iter().map(|p| p.samples).sum()
     }
 
-    /// What so many samples stand for, ns: all of them are the time that threads ran, which is exact.
+    /// Returns the CPU time that so many samples stand for, ns: all of them are the time that threads ran, which is exact.
     #[must_use]
     pub fn cpu_ns_of(&self, samples: u64) -> u64 {
-        match self.samples() {
+        match self.total_samples() {
             0 => 0,
             all => (samples as f64 / all as f64 * self.run_ns() as f64).round() as u64,
         }
     }
 
-    /// What came since `earlier`, a snapshot of the same account.
+    /// Returns the account since `earlier`, a snapshot of the same account.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let less = |now: u64, then: u64| now.saturating_sub(then);
-        let mut rows = since(&self.rows, &earlier.rows, row_key, |now, then| {
+        let mut rows = subtract_earlier(&self.rows, &earlier.rows, account_row_key, |now, then| {
             now.samples = less(now.samples, then.samples);
             now.waits = less(now.waits, then.waits);
             now.blocked_ns = less(now.blocked_ns, then.blocked_ns);
         });
         rows.retain(|r| r.samples > 0 || r.waits > 0);
-        let mut holders = since(&self.holders, &earlier.holders, holder_key, |now, then| {
-            now.waits = less(now.waits, then.waits);
-            now.blocked_ns = less(now.blocked_ns, then.blocked_ns);
-        });
+        let mut holders = subtract_earlier(
+            &self.holders,
+            &earlier.holders,
+            holder_row_key,
+            |now, then| {
+                now.waits = less(now.waits, then.waits);
+                now.blocked_ns = less(now.blocked_ns, then.blocked_ns);
+            },
+        );
         holders.retain(|h| h.waits > 0);
-        let mut processes = since(
+        let mut processes = subtract_earlier(
             &self.processes,
             &earlier.processes,
             |p| p.pid,
@@ -317,9 +322,9 @@ impl Account {
     }
 }
 
-type RowKey = (u32, Mechanism, Part, Text, Text, Text, Text);
+type AccountRowKey = (u32, Mechanism, MechanismPart, Text, Text, Text, Text);
 
-fn row_key(r: &AccountRow) -> RowKey {
+fn account_row_key(r: &AccountRow) -> AccountRowKey {
     (
         r.pid,
         r.mechanism,
@@ -331,9 +336,9 @@ fn row_key(r: &AccountRow) -> RowKey {
     )
 }
 
-type HolderKey = (u32, Mechanism, u32, Text, Text, HolderRole);
+type HolderRowKey = (u32, Mechanism, u32, Text, Text, HolderRole);
 
-fn holder_key(h: &HolderRow) -> HolderKey {
+fn holder_row_key(h: &HolderRow) -> HolderRowKey {
     (
         h.pid,
         h.mechanism,
@@ -344,7 +349,7 @@ fn holder_key(h: &HolderRow) -> HolderKey {
     )
 }
 
-fn since<T: Clone, K: Eq + Hash>(
+fn subtract_earlier<T: Clone, K: Eq + Hash>(
     now: &[T],
     then: &[T],
     key: impl Fn(&T) -> K,
@@ -368,7 +373,7 @@ mod tests {
         AccountRow {
             pid,
             mechanism: Mechanism::FaultAnon,
-            part: Part::Other,
+            part: MechanismPart::Other,
             advice: Text::default(),
             function: "f".into(),
             file: "a".into(),
@@ -400,6 +405,6 @@ mod tests {
         let interval = now.since(&before);
         let rows: Vec<_> = interval.rows.iter().map(|r| (r.pid, r.samples)).collect();
         assert_eq!(rows, [(1, 3), (3, 1)]);
-        assert_eq!((interval.run_ns(), interval.samples()), (30, 0));
+        assert_eq!((interval.run_ns(), interval.total_samples()), (30, 0));
     }
 }

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{AccountRow, HolderRole, Part, TlbMisses, forks};
+use super::summary_rows::{
+    AdviceShare, HolderShare, MechanismRow, PartShare, RemedyCeiling, WhoRow,
+};
+use super::{AccountRow, HolderRole, MechanismPart, TlbMisses, forks};
 use crate::{Mechanism, Tally, Text};
 
-/// Functions of a mechanism that are listed.
-const WHO: usize = 20;
+/// Of a mechanism so many functions are listed.
+const MAX_WHO_ROWS: usize = 20;
 
 /// The account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -23,9 +26,9 @@ pub struct AccountSummary {
     pub blocked_ns: u64,
     /// Samples of CPU time.
     pub samples: u64,
-    /// What a victim loses by a shootdown; 0 where it was not measured, and the handler's time stands for it.
+    /// Time that a victim loses by a shootdown; 0 where it was not measured, and the handler's time stands for it.
     pub hit_ns: u64,
-    /// Time in which threads had a CPU: with interrupts, and what a hypervisor took.
+    /// Time in which threads had a CPU: with interrupts, and the time that a hypervisor took.
     pub on_cpu_ns: u64,
     /// Time in which threads wanted to run and had no CPU.
     pub ready_ns: u64,
@@ -34,7 +37,7 @@ pub struct AccountSummary {
     /// By mechanism, the dearest first.
     pub mechanisms: Vec<MechanismRow>,
     /// The most that could be won.
-    pub ceiling: Ceiling,
+    pub ceiling: RemedyCeiling,
     /// Whether the kernel says who holds a lock that is waited for: from Linux 5.19 on.
     pub sees_holders: bool,
     /// Samples and waits with a stack of the program, as far as it was looked up.
@@ -47,122 +50,21 @@ pub struct AccountSummary {
     pub tlb_misses: Option<TlbMisses>,
 }
 
-/// The most that any remedy could win: the time of the mechanisms that one can touch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Ceiling {
-    /// As a share of CPU time, 0 to 1.
-    pub cpu: f64,
-    /// As a share of the time that passed, 0 to 1: as if nothing of it happened beside something else.
-    pub wall: f64,
-}
-
-/// One mechanism.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MechanismRow {
-    /// Its name.
-    pub mechanism: Mechanism,
-    /// CPU time.
-    pub cpu_ns: u64,
-    /// Between these it is, in 95 of 100 recordings.
-    pub ci95: [u64; 2],
-    /// Time in which threads slept for it.
-    pub blocked_ns: u64,
-    /// How often that was, or how many shootdowns, hits or forks there were.
-    pub count: u64,
-    /// The longest of these sleeps.
-    pub longest_ns: u64,
-    /// Who had it done, the dearest first.
-    pub who: Vec<WhoRow>,
-    /// What was done within it, the dearest first.
-    pub parts: Vec<PartShare>,
-    /// The advice that was given, the dearest first; only of [`Mechanism::Advise`].
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub advice: Vec<AdviceShare>,
-    /// Who held the lock, the dearest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub holders: Vec<HolderShare>,
-}
-
-/// One function of a process, or of several of the same name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct WhoRow {
-    /// The process; of several the one that took most.
-    pub pid: u32,
-    /// How many processes.
-    pub processes: u64,
-    /// Their name.
-    pub comm: Text,
-    /// The function; empty where it is not known.
-    pub function: Text,
-    /// Its file; empty where it is not known.
-    pub file: Text,
-    /// The allocator's function that it called for it, with its file; empty where there was none.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub allocator: Text,
-    /// CPU time.
-    pub cpu_ns: u64,
-    /// Time in which it slept for it.
-    pub blocked_ns: u64,
-    /// How often the process `pid` forked; only of [`Mechanism::Fork`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub forks: Option<u64>,
-    /// What one of these took.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub each_ns: Option<u64>,
-}
-
-/// What was done within a mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct PartShare {
-    /// What.
-    pub part: Part,
-    /// CPU time.
-    pub cpu_ns: u64,
-}
-
-/// What one kind of advice to madvise(2) cost.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AdviceShare {
-    /// Its name, as `MADV_FREE`.
-    pub advice: Text,
-    /// CPU time.
-    pub cpu_ns: u64,
-    /// Time asleep.
-    pub blocked_ns: u64,
-}
-
-/// Who held a lock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HolderShare {
-    /// The process; 0 where that could not be told.
-    pub pid: u32,
-    /// Its name.
-    pub comm: Text,
-    /// What it was doing when waits began.
-    pub doing: Text,
-    /// How long others waited for it.
-    pub blocked_ns: u64,
-    /// How often.
-    pub waits: u64,
-    /// The longest of these waits.
-    pub longest_ns: u64,
-    /// How it held it.
-    pub role: HolderRole,
-}
-
 /// The interval in which the share of `all` lies of which `some` were seen, in 95 of 100 cases (Wilson, "Probable
 /// inference, the law of succession, and statistical inference", 1927). Samples are taken as independent, which those
 /// of a long stretch of one kind are not.
 fn share_interval(some: u64, all: u64) -> [f64; 2] {
-    const Z: f64 = 1.96;
+    const NORMAL_QUANTILE_95: f64 = 1.96;
     if all == 0 {
         return [0.0, 1.0];
     }
     let n = all as f64;
     let share = some.min(all) as f64 / n;
-    let middle = share + Z * Z / (2.0 * n);
-    let half = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
-    let whole = 1.0 + Z * Z / n;
+    let middle = share + NORMAL_QUANTILE_95 * NORMAL_QUANTILE_95 / (2.0 * n);
+    let half = NORMAL_QUANTILE_95
+        * (share * (1.0 - share) / n + NORMAL_QUANTILE_95 * NORMAL_QUANTILE_95 / (4.0 * n * n))
+            .sqrt();
+    let whole = 1.0 + NORMAL_QUANTILE_95 * NORMAL_QUANTILE_95 / n;
     [
         ((middle - half) / whole).max(0.0),
         ((middle + half) / whole).min(1.0),
@@ -170,34 +72,34 @@ fn share_interval(some: u64, all: u64) -> [f64; 2] {
 }
 
 /// From samples to time: all samples stand for the time that threads ran, which is exact.
-struct Scale {
+struct SampleScale {
     cpu_ns: u64,
     samples: u64,
 }
 
-impl Scale {
-    fn ns(&self, samples: u64) -> u64 {
+impl SampleScale {
+    fn cpu_ns_of(&self, samples: u64) -> u64 {
         if self.samples == 0 {
             return 0;
         }
         (samples as f64 / self.samples as f64 * self.cpu_ns as f64).round() as u64
     }
 
-    fn interval(&self, samples: u64) -> [u64; 2] {
+    fn cpu_interval_ns(&self, samples: u64) -> [u64; 2] {
         share_interval(samples, self.samples)
             .map(|share| (share * self.cpu_ns as f64).round() as u64)
     }
 }
 
 #[derive(Default)]
-struct Sum {
+struct CostSum {
     samples: u64,
     waits: u64,
     blocked_ns: u64,
     longest_ns: u64,
 }
 
-impl Sum {
+impl CostSum {
     fn add(&mut self, row: &AccountRow) {
         self.samples += row.samples;
         self.waits += row.waits;
@@ -213,11 +115,11 @@ impl AccountSummary {
         let account = tally.account.as_ref()?;
         let comms: HashMap<u32, &Text> =
             account.processes.iter().map(|p| (p.pid, &p.comm)).collect();
-        let scale = Scale {
+        let scale = SampleScale {
             cpu_ns: account.run_ns(),
-            samples: account.samples(),
+            samples: account.total_samples(),
         };
-        let mut sums: BTreeMap<Mechanism, Sum> = BTreeMap::new();
+        let mut sums: BTreeMap<Mechanism, CostSum> = BTreeMap::new();
         for row in &account.rows {
             sums.entry(row.mechanism).or_default().add(row);
         }
@@ -232,26 +134,26 @@ impl AccountSummary {
                 };
                 MechanismRow {
                     mechanism,
-                    cpu_ns: scale.ns(sum.samples),
-                    ci95: scale.interval(sum.samples),
+                    cpu_ns: scale.cpu_ns_of(sum.samples),
+                    ci95: scale.cpu_interval_ns(sum.samples),
                     blocked_ns: sum.blocked_ns,
                     count: sum.waits,
                     longest_ns: sum.longest_ns,
-                    who: who(rows(), &comms, &scale),
-                    parts: parts(rows(), &scale),
-                    advice: advice(rows(), &scale),
-                    holders: holders(account, mechanism),
+                    who: who_rows(rows(), &comms, &scale),
+                    parts: part_shares(rows(), &scale),
+                    advice: advice_shares(rows(), &scale),
+                    holders: holder_shares(account, mechanism),
                 }
             })
             .collect();
         for row in &mut mechanisms {
             match row.mechanism {
-                Mechanism::ShootdownWait => row.count = tally.totals().shootdowns,
-                Mechanism::Fork => forks::tell(account, row),
+                Mechanism::ShootdownWait => row.count = tally.total_counts().shootdowns,
+                Mechanism::Fork => forks::add_fork_costs(account, row),
                 _ => {}
             }
         }
-        let hits = hits(tally, account.hit_ns, &comms);
+        let hits = hit_row(tally, account.hit_ns, &comms);
         let hit_ns = hits.as_ref().map_or(0, |h| h.cpu_ns);
         mechanisms.extend(hits);
         mechanisms.sort_by_key(|m| std::cmp::Reverse((m.cpu_ns + m.blocked_ns, m.mechanism)));
@@ -265,14 +167,14 @@ impl AccountSummary {
             of => (ns as f64 / of as f64).min(1.0),
         };
         let cpu = touched(|m| m.cpu_ns);
-        let ceiling = Ceiling {
+        let ceiling = RemedyCeiling {
             cpu: share(cpu, scale.cpu_ns),
             wall: share(cpu + touched(|m| m.blocked_ns), tally.duration_ns),
         };
         Some(Self {
             cpu_ns: scale.cpu_ns,
-            memory_cpu_ns: scale.ns(samples) + hit_ns,
-            memory_cpu_ci95: scale.interval(samples).map(|ns| ns + hit_ns),
+            memory_cpu_ns: scale.cpu_ns_of(samples) + hit_ns,
+            memory_cpu_ci95: scale.cpu_interval_ns(samples).map(|ns| ns + hit_ns),
             blocked_ns: mechanisms.iter().map(|m| m.blocked_ns).sum(),
             samples: scale.samples,
             hit_ns: account.hit_ns.unwrap_or(0),
@@ -290,14 +192,17 @@ impl AccountSummary {
     }
 }
 
-fn advice<'a>(rows: impl Iterator<Item = &'a AccountRow>, scale: &Scale) -> Vec<AdviceShare> {
-    let mut sums: BTreeMap<&Text, Sum> = BTreeMap::new();
+fn advice_shares<'a>(
+    rows: impl Iterator<Item = &'a AccountRow>,
+    scale: &SampleScale,
+) -> Vec<AdviceShare> {
+    let mut sums: BTreeMap<&Text, CostSum> = BTreeMap::new();
     for row in rows.filter(|r| !r.advice.is_empty()) {
         sums.entry(&row.advice).or_default().add(row);
     }
-    let share = |(advice, sum): (&Text, Sum)| AdviceShare {
+    let share = |(advice, sum): (&Text, CostSum)| AdviceShare {
         advice: advice.clone(),
-        cpu_ns: scale.ns(sum.samples),
+        cpu_ns: scale.cpu_ns_of(sum.samples),
         blocked_ns: sum.blocked_ns,
     };
     let mut shares: Vec<_> = sums.into_iter().map(share).collect();
@@ -305,8 +210,12 @@ fn advice<'a>(rows: impl Iterator<Item = &'a AccountRow>, scale: &Scale) -> Vec<
     shares
 }
 
-/// What those that were watched lost as victims. It is not in the samples: no timer interrupts the handler.
-fn hits(tally: &Tally, hit_ns: Option<u64>, comms: &HashMap<u32, &Text>) -> Option<MechanismRow> {
+/// Returns the row of the time that the watched processes lost as victims. It is not in the samples: no timer interrupts the handler.
+fn hit_row(
+    tally: &Tally,
+    hit_ns: Option<u64>,
+    comms: &HashMap<u32, &Text>,
+) -> Option<MechanismRow> {
     let of_watched = tally
         .victims
         .iter()
@@ -329,7 +238,7 @@ fn hits(tally: &Tally, hit_ns: Option<u64>, comms: &HashMap<u32, &Text>) -> Opti
         }
     }
     who.sort_by_key(|w| (std::cmp::Reverse(w.cpu_ns), w.pid));
-    who.truncate(WHO);
+    who.truncate(MAX_WHO_ROWS);
     (count > 0).then_some(MechanismRow {
         mechanism: Mechanism::ShootdownHit,
         cpu_ns,
@@ -344,14 +253,14 @@ fn hits(tally: &Tally, hit_ns: Option<u64>, comms: &HashMap<u32, &Text>) -> Opti
     })
 }
 
-fn who<'a>(
+fn who_rows<'a>(
     rows: impl Iterator<Item = &'a AccountRow>,
     comms: &HashMap<u32, &Text>,
-    scale: &Scale,
+    scale: &SampleScale,
 ) -> Vec<WhoRow> {
     let none = Text::default();
     // by name, function and file, and then by process
-    let mut names: BTreeMap<[&Text; 4], BTreeMap<u32, Sum>> = BTreeMap::new();
+    let mut names: BTreeMap<[&Text; 4], BTreeMap<u32, CostSum>> = BTreeMap::new();
     for row in rows {
         let comm = comms.get(&row.pid).copied().unwrap_or(&none);
         let key = [comm, &row.function, &row.file, &row.allocator];
@@ -361,7 +270,7 @@ fn who<'a>(
     let mut who: Vec<WhoRow> = names
         .into_iter()
         .map(|([comm, function, file, allocator], processes)| {
-            let cost = |sum: &Sum| scale.ns(sum.samples) + sum.blocked_ns;
+            let cost = |sum: &CostSum| scale.cpu_ns_of(sum.samples) + sum.blocked_ns;
             let most = processes.iter().max_by_key(|(_, sum)| cost(sum));
             WhoRow {
                 pid: most.map_or(0, |(pid, _)| *pid),
@@ -370,7 +279,7 @@ fn who<'a>(
                 function: function.clone(),
                 file: file.clone(),
                 allocator: allocator.clone(),
-                cpu_ns: scale.ns(processes.values().map(|s| s.samples).sum()),
+                cpu_ns: scale.cpu_ns_of(processes.values().map(|s| s.samples).sum()),
                 blocked_ns: processes.values().map(|s| s.blocked_ns).sum(),
                 forks: None,
                 each_ns: None,
@@ -378,12 +287,15 @@ fn who<'a>(
         })
         .collect();
     who.sort_by_key(|w| std::cmp::Reverse(w.cpu_ns + w.blocked_ns));
-    who.truncate(WHO);
+    who.truncate(MAX_WHO_ROWS);
     who
 }
 
-fn parts<'a>(rows: impl Iterator<Item = &'a AccountRow>, scale: &Scale) -> Vec<PartShare> {
-    let mut sums: BTreeMap<Part, u64> = BTreeMap::new();
+fn part_shares<'a>(
+    rows: impl Iterator<Item = &'a AccountRow>,
+    scale: &SampleScale,
+) -> Vec<PartShare> {
+    let mut sums: BTreeMap<MechanismPart, u64> = BTreeMap::new();
     for row in rows {
         *sums.entry(row.part).or_default() += row.samples;
     }
@@ -392,14 +304,14 @@ fn parts<'a>(rows: impl Iterator<Item = &'a AccountRow>, scale: &Scale) -> Vec<P
         .filter(|(_, samples)| *samples > 0)
         .map(|(part, samples)| PartShare {
             part,
-            cpu_ns: scale.ns(samples),
+            cpu_ns: scale.cpu_ns_of(samples),
         })
         .collect();
     parts.sort_by_key(|p| (std::cmp::Reverse(p.cpu_ns), p.part));
     parts
 }
 
-fn holders(account: &super::Account, mechanism: Mechanism) -> Vec<HolderShare> {
+fn holder_shares(account: &super::Account, mechanism: Mechanism) -> Vec<HolderShare> {
     let mut sums: BTreeMap<(u32, &Text, &Text, HolderRole), HolderShare> = BTreeMap::new();
     for row in account.holders.iter().filter(|h| h.mechanism == mechanism) {
         let key = (row.holder_pid, &row.holder_comm, &row.doing, row.role);
@@ -418,14 +330,14 @@ fn holders(account: &super::Account, mechanism: Mechanism) -> Vec<HolderShare> {
     }
     let mut shares: Vec<HolderShare> = sums.into_values().collect();
     shares.sort_by_key(|h| std::cmp::Reverse(h.blocked_ns));
-    shares.truncate(WHO);
+    shares.truncate(MAX_WHO_ROWS);
     shares
 }
 
 impl AccountSummary {
-    /// The row of a mechanism.
+    /// Returns the row of a mechanism.
     #[must_use]
-    pub fn mechanism(&self, mechanism: Mechanism) -> Option<&MechanismRow> {
+    pub fn mechanism_row(&self, mechanism: Mechanism) -> Option<&MechanismRow> {
         self.mechanisms.iter().find(|m| m.mechanism == mechanism)
     }
 }
@@ -436,7 +348,13 @@ mod tests {
     use crate::account::{Account, ProcessTime};
     use crate::{HolderRow, VictimTally};
 
-    fn row(mechanism: Mechanism, part: Part, function: &str, samples: u64, ns: u64) -> AccountRow {
+    fn row(
+        mechanism: Mechanism,
+        part: MechanismPart,
+        function: &str,
+        samples: u64,
+        ns: u64,
+    ) -> AccountRow {
         AccountRow {
             pid: 7,
             mechanism,
@@ -475,11 +393,11 @@ mod tests {
     #[test]
     fn samples_are_shares_of_the_time_on_cpus() {
         let tally = tally(vec![
-            row(Mechanism::FaultAnon, Part::Alloc, "f", 100, 0),
-            row(Mechanism::FaultAnon, Part::Lru, "f", 20, 0),
-            row(Mechanism::FaultAnon, Part::Alloc, "g", 30, 0),
-            row(Mechanism::Zeroing, Part::Other, "f", 300, 0),
-            row(Mechanism::LockMmap, Part::Other, "f", 0, 500_000),
+            row(Mechanism::FaultAnon, MechanismPart::Alloc, "f", 100, 0),
+            row(Mechanism::FaultAnon, MechanismPart::Lru, "f", 20, 0),
+            row(Mechanism::FaultAnon, MechanismPart::Alloc, "g", 30, 0),
+            row(Mechanism::Zeroing, MechanismPart::Other, "f", 300, 0),
+            row(Mechanism::LockMmap, MechanismPart::Other, "f", 0, 500_000),
         ]);
         let s = AccountSummary::new(&tally).expect("an account");
         assert_eq!(
@@ -488,14 +406,14 @@ mod tests {
         );
         let order: Vec<_> = s.mechanisms.iter().map(|m| m.mechanism.name()).collect();
         assert_eq!(order, ["lock.mmap", "zeroing", "fault.anon"]);
-        let faults = s.mechanism(Mechanism::FaultAnon).expect("faults");
+        let faults = s.mechanism_row(Mechanism::FaultAnon).expect("faults");
         let who: Vec<_> = faults
             .who
             .iter()
             .map(|w| (w.function.as_str(), w.cpu_ns))
             .collect();
         assert_eq!(who, [("f", 120_000), ("g", 30_000)]);
-        assert_eq!(faults.parts[0].part, Part::Alloc);
+        assert_eq!(faults.parts[0].part, MechanismPart::Alloc);
         assert!(
             faults.ci95[0] < 150_000 && faults.ci95[1] > 150_000,
             "{faults:?}"
@@ -527,7 +445,13 @@ mod tests {
     /// Check that who held a lock is listed with the lock, the dearest first, joined over those who waited.
     #[test]
     fn holders_are_joined() {
-        let mut tally = tally(vec![row(Mechanism::LockMmap, Part::Other, "f", 0, 30)]);
+        let mut tally = tally(vec![row(
+            Mechanism::LockMmap,
+            MechanismPart::Other,
+            "f",
+            0,
+            30,
+        )]);
         let holder = |pid, doing: &str, ns| HolderRow {
             pid,
             mechanism: Mechanism::LockMmap,

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Text;
 
-/// What counters of one kind counted. There are fewer counters than events, which then take turns.
+/// The reading of the counters of one kind. There are fewer counters than events, which then take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    /// As it was counted.
+pub struct CounterReading {
+    /// The count, not scaled.
     pub value: u64,
     /// For how long it was to be counted, ns.
     pub enabled_ns: u64,
@@ -16,15 +16,15 @@ pub struct Counted {
     pub running_ns: u64,
 }
 
-impl Counted {
-    /// With what another counter of the same kind counted.
-    pub fn add(&mut self, other: Self) {
+impl CounterReading {
+    /// Adds the reading of another counter of the same kind.
+    pub fn add_reading(&mut self, other: Self) {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
         self.running_ns = self.running_ns.saturating_add(other.running_ns);
     }
 
-    /// What came since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -34,9 +34,9 @@ impl Counted {
         }
     }
 
-    /// As it would have been with a counter all the time; `None` where there never was one.
+    /// Returns the count as it would have been with a counter all the time; `None` where there never was one.
     #[must_use]
-    pub fn scaled(self) -> Option<u64> {
+    pub fn scaled_count(self) -> Option<u64> {
         if self.running_ns == 0 {
             return None;
         }
@@ -54,24 +54,24 @@ impl Counted {
     }
 }
 
-/// The counters of what was watched, all of them in user mode.
+/// The counters of the watched processes, all of them in user mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlbCounts {
     /// Cycles.
-    pub cycles: Counted,
+    pub cycles: CounterReading,
     /// Cycles in which a page walk was under way: for loads, for stores, for code.
-    pub walk_cycles: [Counted; 3],
+    pub walk_cycles: [CounterReading; 3],
     /// Misses that took a walk: of loads, of stores, of code.
-    pub misses: [Counted; 3],
+    pub misses: [CounterReading; 3],
     /// Why something of this is not counted; empty where all is.
     pub why: Text,
 }
 
 impl TlbCounts {
-    /// What came since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let less = |now: [Counted; 3], then: [Counted; 3]| {
+        let less = |now: [CounterReading; 3], then: [CounterReading; 3]| {
             [0, 1, 2].map(|kind: usize| now[kind].since(then[kind]))
         };
         Self {
@@ -83,7 +83,7 @@ impl TlbCounts {
     }
 }
 
-/// As it is reported.
+/// TLB misses as they are reported.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TlbMisses {
     /// Cycles in user mode; null where they are not counted, as are those below.
@@ -101,11 +101,11 @@ pub struct TlbMisses {
     pub why: Option<Text>,
 }
 
-/// The sum of what was counted, if anything was.
-fn sum(kinds: &[Counted]) -> Option<u64> {
+/// Returns the scaled sum of the counters that counted, if one did.
+fn sum_scaled(kinds: &[CounterReading]) -> Option<u64> {
     kinds
         .iter()
-        .filter_map(|kind| kind.scaled())
+        .filter_map(|kind| kind.scaled_count())
         .reduce(u64::saturating_add)
 }
 
@@ -115,17 +115,19 @@ impl From<&TlbCounts> for TlbMisses {
             .into_iter()
             .chain(counts.walk_cycles)
             .chain(counts.misses);
-        let shares = all.filter(|c| c.running_ns > 0).map(Counted::share_of_time);
-        let cycles = counts.cycles.scaled();
+        let shares = all
+            .filter(|c| c.running_ns > 0)
+            .map(CounterReading::share_of_time);
+        let cycles = counts.cycles.scaled_count();
         // walks for loads and for code may be under way at once, and scaling has its error
-        let walk_cycles = sum(&counts.walk_cycles).map(|n| n.min(cycles.unwrap_or(n)));
+        let walk_cycles = sum_scaled(&counts.walk_cycles).map(|n| n.min(cycles.unwrap_or(n)));
         Self {
             cycles,
             walk_cycles,
             walk_share: walk_cycles
                 .zip(cycles.filter(|&n| n > 0))
                 .map(|(walks, all)| walks as f64 / all as f64),
-            misses: sum(&counts.misses),
+            misses: sum_scaled(&counts.misses),
             counted: shares.reduce(f64::min),
             why: (!counts.why.is_empty()).then(|| counts.why.clone()),
         }
@@ -138,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    fn counted() -> impl Strategy<Value = Counted> {
-        (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(value, a, b)| Counted {
+    fn counted() -> impl Strategy<Value = CounterReading> {
+        (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(value, a, b)| CounterReading {
             value,
             enabled_ns: a.max(b),
             running_ns: a.min(b),
@@ -151,31 +153,31 @@ mod tests {
         /// is none without a counter.
         #[test]
         fn scaling_only_adds(c in counted()) {
-            match c.scaled() {
+            match c.scaled_count() {
                 None => prop_assert_eq!(c.running_ns, 0),
                 Some(n) => prop_assert!(n >= c.value),
             }
-            let all_the_time = Counted { running_ns: c.enabled_ns.max(1), enabled_ns: c.enabled_ns.max(1), ..c };
-            prop_assert_eq!(all_the_time.scaled(), Some(c.value));
+            let all_the_time = CounterReading { running_ns: c.enabled_ns.max(1), enabled_ns: c.enabled_ns.max(1), ..c };
+            prop_assert_eq!(all_the_time.scaled_count(), Some(c.value));
             prop_assert!((0.0..=1.0).contains(&c.share_of_time()));
         }
 
         /// Check that half the time with a counter makes twice the count.
         #[test]
         fn half_the_time_is_twice_the_count(value in 0..u64::MAX / 2, ns in 1..u64::MAX / 2) {
-            let half = Counted { value, enabled_ns: 2 * ns, running_ns: ns };
-            prop_assert_eq!(half.scaled(), Some(2 * value));
+            let half = CounterReading { value, enabled_ns: 2 * ns, running_ns: ns };
+            prop_assert_eq!(half.scaled_count(), Some(2 * value));
         }
 
         /// Check that an interval and what was before it make the whole.
         #[test]
         fn intervals_add_up(a in counted(), b in counted()) {
-            let half = |c: Counted| Counted {
+            let half = |c: CounterReading| CounterReading {
                 value: c.value / 2, enabled_ns: c.enabled_ns / 2, running_ns: c.running_ns / 2,
             };
             let (before, more) = (half(a), half(b));
             let mut now = before;
-            now.add(more);
+            now.add_reading(more);
             prop_assert_eq!(now.since(before), more);
         }
 
@@ -203,15 +205,15 @@ mod tests {
                 ..TlbMisses::default()
             }
         );
-        let counted = |value, running_ns| Counted {
+        let counted = |value, running_ns| CounterReading {
             value,
             enabled_ns: 100,
             running_ns,
         };
         let told = TlbMisses::from(&TlbCounts {
             cycles: counted(1000, 100),
-            walk_cycles: [counted(50, 50), Counted::default(), counted(20, 100)],
-            misses: [counted(3, 50), counted(1, 100), Counted::default()],
+            walk_cycles: [counted(50, 50), CounterReading::default(), counted(20, 100)],
+            misses: [counted(3, 50), counted(1, 100), CounterReading::default()],
             why: Text::default(),
         });
         assert_eq!((told.walk_cycles, told.misses), (Some(120), Some(7)));

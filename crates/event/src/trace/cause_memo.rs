@@ -4,8 +4,8 @@ use parquet::data_type::ByteArray;
 
 use crate::Cause;
 
-/// A power of two, and more than the causes of most traces.
-const SLOTS: usize = 64;
+/// The number of slots is a power of two, and more than the causes of most traces.
+const SLOT_COUNT: usize = 64;
 
 /// Causes by where their names lie: all equal names of a row group are one place in its dictionary.
 pub(super) struct CauseMemo {
@@ -16,19 +16,19 @@ pub(super) struct CauseMemo {
 impl Default for CauseMemo {
     fn default() -> Self {
         Self {
-            slots: vec![None; SLOTS],
+            slots: vec![None; SLOT_COUNT],
         }
     }
 }
 
 impl CauseMemo {
-    /// [`Cause::Other`] where a newer quell knows more.
+    /// Returns the cause of a name: [`Cause::Other`] where only a newer quell knows it.
     #[inline]
-    pub(super) fn cause(&mut self, name: &ByteArray) -> Cause {
+    pub(super) fn cause_of(&mut self, name: &ByteArray) -> Cause {
         let bytes = name.data();
         // names lie a few bytes apart
         let at = bytes.as_ptr() as usize;
-        let slot = &mut self.slots[(at ^ (at >> 6)) & (SLOTS - 1)];
+        let slot = &mut self.slots[(at ^ (at >> 6)) & (SLOT_COUNT - 1)];
         match slot {
             Some((known, cause)) if std::ptr::eq(known.data(), bytes) => *cause,
             _ => {
@@ -57,7 +57,7 @@ mod tests {
         names.push((ByteArray::from(vec![0xff, 0xfe]), Cause::Other));
         for _ in 0..3 {
             for (name, cause) in &names {
-                assert_eq!(memo.cause(name), *cause);
+                assert_eq!(memo.cause_of(name), *cause);
             }
         }
     }

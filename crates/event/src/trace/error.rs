@@ -1,15 +1,16 @@
-//! What can be wrong with a trace: one line each, that names the file, the cause, and what helps.
+//! The errors of a trace: one line each, which names the file, the cause, and the remedy.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::schema::TRACE_SCHEMA;
 use crate::Text;
 
-/// What is wrong with a trace, or kept it from being written.
+/// A fault of a trace, or a reason why it could not be written.
 #[derive(Debug)]
-pub enum Error {
+pub enum TraceError {
     /// There is no such directory.
     Missing(PathBuf),
     /// It exists and is no trace; the text says why.
@@ -35,7 +36,7 @@ pub enum Error {
 }
 
 /// Opens a file of a trace. A pipe in its place would keep the reader for ever, and a device has no end.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open_regular_file(path: &Path) -> io::Result<File> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -45,8 +46,8 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-impl Error {
-    /// Was quell asked for what can't be, rather than stopped half-way? Exit status 2, then.
+impl TraceError {
+    /// Says whether quell was asked for something impossible, rather than stopped half-way: the exit status is 2 then.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Full(_) | Self::Write(..))
@@ -63,8 +64,8 @@ impl Error {
         Self::Unreadable(path.to_owned(), err)
     }
 
-    /// For what was to be written to a file of the trace at `dir`.
-    pub(super) fn write(dir: &Path, path: &Path, err: io::Error) -> Self {
+    /// Returns the error of writing to a file of the trace at `dir`.
+    pub(super) fn from_write(dir: &Path, path: &Path, err: io::Error) -> Self {
         match err.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(dir.to_owned()),
             _ => Self::Write(path.to_owned(), err),
@@ -74,11 +75,11 @@ impl Error {
 
 /// Texts of libraries may be long and have line breaks, and a file may have put them there.
 fn one_line(text: &str) -> String {
-    Text::from(text.replace('\n', " ")).cut(200).into()
+    Text::from(text.replace('\n', " ")).cut_to(200).into()
 }
 
-/// What the system said, without the number that Rust adds.
-fn plain(err: &io::Error) -> String {
+/// Returns the system's text of an error, without the number that Rust adds.
+fn without_os_number(err: &io::Error) -> String {
     let text = err.to_string();
     match text.split_once(" (os error ") {
         Some((words, _)) => words.to_lowercase(),
@@ -86,7 +87,7 @@ fn plain(err: &io::Error) -> String {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(p) => write!(f, "{}: no such trace", p.display()),
@@ -95,10 +96,15 @@ impl fmt::Display for Error {
                 f,
                 "{}: a trace of schema '{found}', and this quell reads {}: take the quell that recorded it",
                 p.display(),
-                super::SCHEMA
+                TRACE_SCHEMA
             ),
             Self::Damaged(p, why) => write!(f, "{}: damaged: {why}", p.display()),
-            Self::Unreadable(p, err) => write!(f, "{}: can't be read: {}", p.display(), plain(err)),
+            Self::Unreadable(p, err) => write!(
+                f,
+                "{}: can't be read: {}",
+                p.display(),
+                without_os_number(err)
+            ),
             Self::Exists(p) => write!(
                 f,
                 "{}: a trace is there already: take another name, or --force to replace it",
@@ -119,7 +125,7 @@ impl fmt::Display for Error {
                     f,
                     "{}: can't be created: {}: take a name in a directory that can be written to",
                     p.display(),
-                    plain(err)
+                    without_os_number(err)
                 )
             }
             Self::Full(p) => write!(
@@ -128,10 +134,15 @@ impl fmt::Display for Error {
                 p.display()
             ),
             Self::Write(p, err) => {
-                write!(f, "{}: can't be written: {}", p.display(), plain(err))
+                write!(
+                    f,
+                    "{}: can't be written: {}",
+                    p.display(),
+                    without_os_number(err)
+                )
             }
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for TraceError {}

@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Error;
-use super::error::open;
+use super::TraceError;
+use super::error::open_regular_file;
 
-/// No line is longer, bytes: a process with a hundred thousand mappings fits.
-const LINE_CAP: u64 = 32 << 20;
+/// A longer line is garbled: a process with a hundred thousand mappings fits.
+const MAX_LINE_BYTES: u64 = 32 << 20;
 
 /// Lines on their way to a file.
-pub(super) struct Lines {
+pub(super) struct JsonLines {
     path: PathBuf,
     file: File,
     /// Whole lines that the file does not have yet.
     pending: Vec<u8>,
 }
 
-impl Lines {
-    pub(super) fn create(dir: &Path, name: &str) -> Result<Self, Error> {
+impl JsonLines {
+    pub(super) fn create(dir: &Path, name: &str) -> Result<Self, TraceError> {
         let path = dir.join(name);
         let file = OpenOptions::new()
             .create(true)
             .append(true)
             .open(&path)
-            .map_err(|err| Error::write(dir, &path, err))?;
+            .map_err(|err| TraceError::from_write(dir, &path, err))?;
         Ok(Self {
             path,
             file,
@@ -37,17 +37,17 @@ impl Lines {
     }
 
     /// Adds a line, in memory.
-    pub(super) fn add(&mut self, row: &impl Serialize) {
+    pub(super) fn add_row(&mut self, row: &impl Serialize) {
         add_line(&mut self.pending, row);
     }
 
-    /// Writes what is pending. What did not fit stays pending, so that no line is cut for good.
-    pub(super) fn write(&mut self, dir: &Path) -> Result<(), Error> {
+    /// Writes the pending lines. Bytes that did not fit stay pending, so that no line is cut for good.
+    pub(super) fn write_pending(&mut self, dir: &Path) -> Result<(), TraceError> {
         while !self.pending.is_empty() {
             match self.file.write(&self.pending) {
                 Ok(n) => drop(self.pending.drain(..n)),
                 Err(err) if err.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(err) => return Err(Error::write(dir, &self.path, err)),
+                Err(err) => return Err(TraceError::from_write(dir, &self.path, err)),
             }
         }
         Ok(())
@@ -63,8 +63,8 @@ fn add_line(lines: &mut Vec<u8>, row: &impl Serialize) {
     }
 }
 
-/// A whole table.
-pub(super) fn lines(rows: &[impl Serialize]) -> Vec<u8> {
+/// Returns a whole table as JSON lines.
+pub(super) fn json_lines(rows: &[impl Serialize]) -> Vec<u8> {
     let mut lines = Vec::new();
     for row in rows {
         add_line(&mut lines, row);
@@ -73,15 +73,15 @@ pub(super) fn lines(rows: &[impl Serialize]) -> Vec<u8> {
 }
 
 /// Reads a table line by line. Returns how many lines were garbled; a last line that was cut is
-/// not one of them, for it is what a recording that was killed leaves. No file is an empty table.
-pub(super) fn read<T: DeserializeOwned>(
+/// not one of them, for a recording that was killed leaves one. A missing file is an empty table.
+pub(super) fn for_each_line<T: DeserializeOwned>(
     path: &Path,
     mut each: impl FnMut(T),
-) -> Result<u64, Error> {
-    let file = match open(path) {
+) -> Result<u64, TraceError> {
+    let file = match open_regular_file(path) {
         Ok(file) => file,
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(err) => return Err(Error::unreadable(path, err)),
+        Err(err) => return Err(TraceError::unreadable(path, err)),
     };
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let mut line = Vec::new();
@@ -89,16 +89,16 @@ pub(super) fn read<T: DeserializeOwned>(
     loop {
         line.clear();
         (&mut reader)
-            .take(LINE_CAP)
+            .take(MAX_LINE_BYTES)
             .read_until(b'\n', &mut line)
-            .map_err(|err| Error::unreadable(path, err))?;
+            .map_err(|err| TraceError::unreadable(path, err))?;
         if line.last() != Some(&b'\n') {
-            if (line.len() as u64) < LINE_CAP {
+            if (line.len() as u64) < MAX_LINE_BYTES {
                 return Ok(garbled);
             }
             reader
                 .skip_until(b'\n')
-                .map_err(|err| Error::unreadable(path, err))?;
+                .map_err(|err| TraceError::unreadable(path, err))?;
             garbled += 1;
             continue;
         }

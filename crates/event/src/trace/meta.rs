@@ -1,25 +1,21 @@
-//! What a recording is: where, when, of what. The file that makes a directory a trace.
+//! The description of a recording: where, when and of whom it is. Its file makes a directory a trace.
 
 use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, names};
+use super::error::open_regular_file;
+use super::schema::{SCHEMA_PREFIX, TRACE_SCHEMA};
+use super::{TraceError, file_names};
 use crate::Text;
 
-/// The schema that this version writes and reads.
-pub const SCHEMA: &str = "quell/trace/1";
-
-/// All schemas of traces begin so.
-const ANY_SCHEMA: &str = "quell/trace/";
-
-/// No `meta.json` is longer, bytes.
-const CAP: u64 = 4 << 20;
+/// A longer `meta.json` is refused.
+const MAX_META_BYTES: u64 = 4 << 20;
 
 /// A recording that was closed, and not killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RecordingEnd {
     /// When, ns of CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
     /// Shootdowns in the trace.
@@ -39,8 +35,8 @@ pub struct Ended {
 
 /// `meta.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meta {
-    /// [`SCHEMA`]; the writer sets it.
+pub struct TraceMeta {
+    /// [`TRACE_SCHEMA`]; the writer sets it.
     pub schema: String,
     /// quell's version.
     pub quell: Text,
@@ -52,7 +48,7 @@ pub struct Meta {
     pub start_wall_ns: u64,
     /// The same moment, ns of CLOCK_MONOTONIC: the clock of every other time in the trace.
     pub start_monotonic_ns: u64,
-    /// What was watched, in words: `of everything`, `of process 12`, `at CPU 3`; empty where the
+    /// The scope in words: `of everything`, `of process 12`, `at CPU 3`; empty where the
     /// command was, and in traces of quell 0.1.0 before this field.
     #[serde(default)]
     pub scope: Text,
@@ -66,59 +62,59 @@ pub struct Meta {
     pub backend: Text,
     /// Set when the recording was closed in order; the writer sets it.
     #[serde(default)]
-    pub ended: Option<Ended>,
+    pub ended: Option<RecordingEnd>,
 }
 
-impl Meta {
-    pub(super) fn write(&self, dir: &Path) -> Result<(), Error> {
+impl TraceMeta {
+    pub(super) fn write_to(&self, dir: &Path) -> Result<(), TraceError> {
         let mut json = serde_json::to_vec_pretty(self)
-            .map_err(|err| Error::Write(dir.join(names::META), err.into()))?;
+            .map_err(|err| TraceError::Write(dir.join(file_names::META_FILE), err.into()))?;
         json.push(b'\n');
-        names::replace(dir, names::META, &json)
+        file_names::replace_file(dir, file_names::META_FILE, &json)
     }
 
-    pub(super) fn read(dir: &Path) -> Result<Self, Error> {
-        let path = dir.join(names::META);
-        let bytes = match read_capped(&path, CAP) {
+    pub(super) fn read_from(dir: &Path) -> Result<Self, TraceError> {
+        let path = dir.join(file_names::META_FILE);
+        let bytes = match read_bounded(&path, MAX_META_BYTES) {
             Ok(bytes) => bytes,
-            Err(Error::Missing(_)) if dir.is_dir() => {
-                return Err(Error::NotATrace(
+            Err(TraceError::Missing(_)) if dir.is_dir() => {
+                return Err(TraceError::NotATrace(
                     dir.to_owned(),
-                    format!("it has no {}", names::META),
+                    format!("it has no {}", file_names::META_FILE),
                 ));
             }
-            Err(Error::Missing(_)) => return Err(Error::Missing(dir.to_owned())),
+            Err(TraceError::Missing(_)) => return Err(TraceError::Missing(dir.to_owned())),
             Err(_) if dir.is_file() => {
-                return Err(Error::NotATrace(
+                return Err(TraceError::NotATrace(
                     dir.to_owned(),
                     "a trace is a directory".into(),
                 ));
             }
             Err(err) => return Err(err),
         };
-        let schema: Schema =
-            serde_json::from_slice(&bytes).map_err(|err| Error::damaged(&path, err))?;
-        if !schema.schema.starts_with(ANY_SCHEMA) {
-            let why = format!("{} names no schema of a trace", names::META);
-            return Err(Error::NotATrace(dir.to_owned(), why));
+        let schema: MetaSchema =
+            serde_json::from_slice(&bytes).map_err(|err| TraceError::damaged(&path, err))?;
+        if !schema.schema.starts_with(SCHEMA_PREFIX) {
+            let why = format!("{} names no schema of a trace", file_names::META_FILE);
+            return Err(TraceError::NotATrace(dir.to_owned(), why));
         }
-        if schema.schema != SCHEMA {
-            let shown = schema.schema.cut(40);
-            return Err(Error::Version(dir.to_owned(), shown));
+        if schema.schema != TRACE_SCHEMA {
+            let shown = schema.schema.cut_to(40);
+            return Err(TraceError::Version(dir.to_owned(), shown));
         }
-        serde_json::from_slice(&bytes).map_err(|err| Error::damaged(&path, err))
+        serde_json::from_slice(&bytes).map_err(|err| TraceError::damaged(&path, err))
     }
 }
 
 /// Which trace a file belongs to: the moment when its recording began, by both clocks, which no two recordings share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Of {
+pub(super) struct TraceIdentity {
     start_wall_ns: u64,
     start_monotonic_ns: u64,
 }
 
-impl From<&Meta> for Of {
-    fn from(meta: &Meta) -> Self {
+impl From<&TraceMeta> for TraceIdentity {
+    fn from(meta: &TraceMeta) -> Self {
         Self {
             start_wall_ns: meta.start_wall_ns,
             start_monotonic_ns: meta.start_monotonic_ns,
@@ -128,28 +124,31 @@ impl From<&Meta> for Of {
 
 /// Read first: another version may have other fields.
 #[derive(Deserialize)]
-struct Schema {
+struct MetaSchema {
     #[serde(default)]
     schema: Text,
 }
 
-/// Is there a trace, of whatever version?
+/// Says whether there is a trace, of whatever version.
 pub(super) fn is_trace(dir: &Path) -> bool {
-    read_capped(&dir.join(names::META), CAP)
+    read_bounded(&dir.join(file_names::META_FILE), MAX_META_BYTES)
         .ok()
-        .and_then(|bytes| serde_json::from_slice::<Schema>(&bytes).ok())
-        .is_some_and(|s| s.schema.starts_with(ANY_SCHEMA))
+        .and_then(|bytes| serde_json::from_slice::<MetaSchema>(&bytes).ok())
+        .is_some_and(|s| s.schema.starts_with(SCHEMA_PREFIX))
 }
 
-/// A whole file, refused where it is longer than `cap` bytes.
-pub(super) fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, Error> {
+/// Reads a whole file, and refuses it where it is longer than `cap` bytes.
+pub(super) fn read_bounded(path: &Path, cap: u64) -> Result<Vec<u8>, TraceError> {
     let mut bytes = Vec::new();
-    let file = super::error::open(path).map_err(|err| Error::unreadable(path, err))?;
+    let file = open_regular_file(path).map_err(|err| TraceError::unreadable(path, err))?;
     file.take(cap + 1)
         .read_to_end(&mut bytes)
-        .map_err(|err| Error::unreadable(path, err))?;
+        .map_err(|err| TraceError::unreadable(path, err))?;
     if bytes.len() as u64 > cap {
-        return Err(Error::damaged(path, format!("longer than {cap} bytes")));
+        return Err(TraceError::damaged(
+            path,
+            format!("longer than {cap} bytes"),
+        ));
     }
     Ok(bytes)
 }

@@ -10,41 +10,48 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use super::TraceError;
+use super::catch_panic::catch_quietly;
+use super::error::open_regular_file;
 use super::parquet_guard::{GuardedFile, GuardedPages};
-use super::parquet_schema::{Column, SCHEMA_KEY};
-use super::quiet::calm;
-use super::{Error, SCHEMA};
+use super::parquet_schema::ColumnSpec;
+use super::schema::{SCHEMA_KEY, TRACE_SCHEMA};
 
-/// No footer is longer, bytes; ours are some 50,000.
-const FOOTER_CAP: u32 = 256 << 10;
+/// A longer footer is refused; ours take some 50,000 bytes.
+const MAX_FOOTER_BYTES: u32 = 256 << 10;
 /// The library reads a schema by recursion, as deep as a garbled footer says: every level takes 6
 /// bytes there and less than 1,000 of stack.
-const FOOTER_STACK: usize = 64 << 20;
-/// No row group has more rows.
-const GROUP_ROWS_CAP: i64 = 1 << 22;
+const FOOTER_STACK_BYTES: usize = 64 << 20;
+/// A row group of more rows is refused.
+const MAX_GROUP_ROWS: i64 = 1 << 22;
 
-const END: &[u8; 4] = b"PAR1";
+const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 
-/// What the library said, or that it panicked.
-pub(super) fn garbled<T>(path: &Path, result: Option<Result<T>>) -> std::result::Result<T, Error> {
+/// Turns an error of the library, or its panic, into a damaged file.
+pub(super) fn damaged_if_garbled<T>(
+    path: &Path,
+    result: Option<Result<T>>,
+) -> std::result::Result<T, TraceError> {
     match result {
         Some(result) => result.map_err(|err| match err {
-            ParquetError::General(text) | ParquetError::EOF(text) => Error::damaged(path, text),
-            err => Error::damaged(path, err),
+            ParquetError::General(text) | ParquetError::EOF(text) => {
+                TraceError::damaged(path, text)
+            }
+            err => TraceError::damaged(path, err),
         }),
-        None => Err(Error::damaged(path, "a page is garbled")),
+        None => Err(TraceError::damaged(path, "a page is garbled")),
     }
 }
 
 /// The columns of a row group.
-pub(super) struct Columns<'a> {
+pub(super) struct GroupColumns<'a> {
     pub(super) file: &'a Arc<GuardedFile>,
     pub(super) group: &'a RowGroupMetaData,
 }
 
-impl Columns<'_> {
+impl GroupColumns<'_> {
     /// The reader of a column.
-    pub(super) fn open<T: DataType>(&self, column: usize) -> Result<ColumnReaderImpl<T>> {
+    pub(super) fn open_column<T: DataType>(&self, column: usize) -> Result<ColumnReaderImpl<T>> {
         let rows = usize::try_from(self.group.num_rows()).unwrap_or(0);
         let column = self.group.column(column);
         let pages = SerializedPageReader::new(Arc::clone(self.file), column, rows, None)?;
@@ -56,31 +63,31 @@ impl Columns<'_> {
 }
 
 /// Checks that the file is whole, and that it has these columns.
-pub(super) fn open(
+pub(super) fn open_parquet(
     path: &Path,
-    columns: &'static [Column],
-) -> std::result::Result<(GuardedFile, ParquetMetaData), Error> {
-    let unreadable = |err| Error::unreadable(path, err);
-    let file = super::error::open(path).map_err(unreadable)?;
+    columns: &'static [ColumnSpec],
+) -> std::result::Result<(GuardedFile, ParquetMetaData), TraceError> {
+    let unreadable = |err| TraceError::unreadable(path, err);
+    let file = open_regular_file(path).map_err(unreadable)?;
     let len = file.metadata().map_err(unreadable)?.len();
     let mut end = [0; 8];
     if len < 12 {
-        return Err(Error::damaged(
+        return Err(TraceError::damaged(
             path,
             "cut short: too short for a Parquet file",
         ));
     }
     file.read_exact_at(&mut end, len - 8).map_err(unreadable)?;
     let [a, b, c, d, magic @ ..] = end;
-    if magic != *END {
-        return Err(Error::damaged(
+    if magic != *PARQUET_MAGIC {
+        return Err(TraceError::damaged(
             path,
             "cut short, or not a Parquet file: its end is missing",
         ));
     }
     let footer_len = u32::from_le_bytes([a, b, c, d]);
-    if footer_len > FOOTER_CAP || u64::from(footer_len) > len - 12 {
-        return Err(Error::damaged(
+    if footer_len > MAX_FOOTER_BYTES || u64::from(footer_len) > len - 12 {
+        return Err(TraceError::damaged(
             path,
             "not a file of quell's: its footer is too long",
         ));
@@ -88,32 +95,32 @@ pub(super) fn open(
     let mut footer = vec![0; footer_len as usize];
     file.read_exact_at(&mut footer, len - 8 - u64::from(footer_len))
         .map_err(unreadable)?;
-    let footer = decode(path, footer, columns)?;
+    let footer = decode_footer(path, footer, columns)?;
     Ok((GuardedFile::new(Arc::new(file), len), footer))
 }
 
-/// On a thread of its own, whose stack holds whatever the footer says.
-fn decode(
+/// Decodes a footer on a thread of its own, whose stack is deep enough for any schema in it.
+fn decode_footer(
     path: &Path,
     footer: Vec<u8>,
-    columns: &'static [Column],
-) -> std::result::Result<ParquetMetaData, Error> {
+    columns: &'static [ColumnSpec],
+) -> std::result::Result<ParquetMetaData, TraceError> {
     let decode = move || {
-        calm(|| {
+        catch_quietly(|| {
             let footer = ParquetMetaDataReader::decode_metadata(&footer)?;
-            check(&footer, columns)?;
+            check_footer(&footer, columns)?;
             Ok(footer)
         })
     };
     let thread = std::thread::Builder::new()
-        .stack_size(FOOTER_STACK)
+        .stack_size(FOOTER_STACK_BYTES)
         .spawn(decode);
-    let thread = thread.map_err(|err| Error::unreadable(path, err))?;
-    garbled(path, thread.join().unwrap_or_default())
+    let thread = thread.map_err(|err| TraceError::unreadable(path, err))?;
+    damaged_if_garbled(path, thread.join().unwrap_or_default())
 }
 
-/// Are these our columns, and is what is said of them possible?
-fn check(footer: &ParquetMetaData, expected: &[Column]) -> Result<()> {
+/// Refuses a footer that has other columns than these, or says something impossible of them.
+fn check_footer(footer: &ParquetMetaData, expected: &[ColumnSpec]) -> Result<()> {
     let refuse = |why: &str| Err(ParquetError::General(why.to_owned()));
     let file = footer.file_metadata();
     let version = file
@@ -121,7 +128,7 @@ fn check(footer: &ParquetMetaData, expected: &[Column]) -> Result<()> {
         .and_then(|all| all.iter().find(|kv| kv.key == SCHEMA_KEY))
         .and_then(|kv| kv.value.as_deref());
     match version {
-        Some(SCHEMA) => {}
+        Some(TRACE_SCHEMA) => {}
         Some(_) => return refuse("of another schema than its trace"),
         None => return refuse("a Parquet file that quell did not write"),
     }
@@ -129,7 +136,7 @@ fn check(footer: &ParquetMetaData, expected: &[Column]) -> Result<()> {
     let ours = columns.iter().zip(expected).all(|(c, (name, kind, _))| {
         c.path().parts().len() == 1
             && c.name() == *name
-            && c.physical_type() == kind.physical()
+            && c.physical_type() == kind.physical_type()
             && c.max_def_level() == 0
             && c.max_rep_level() == 0
     });
@@ -142,10 +149,10 @@ fn check(footer: &ParquetMetaData, expected: &[Column]) -> Result<()> {
             .iter()
             .zip(expected)
             .all(|(c, (_, kind, _))| {
-                c.column_type() == kind.physical()
+                c.column_type() == kind.physical_type()
                     && c.column_descr().physical_type() == c.column_type()
             });
-        let rows = (0..=GROUP_ROWS_CAP).contains(&group.num_rows());
+        let rows = (0..=MAX_GROUP_ROWS).contains(&group.num_rows());
         if group.num_columns() != expected.len() || !types || !rows {
             return refuse("its footer is garbled");
         }

@@ -1,5 +1,5 @@
-//! Stands between the Parquet library and a file, and refuses what would make the library allocate
-//! without bound: page sizes and counts are taken from the file as they are there.
+//! A guard between the Parquet library and a file. The library believes the page sizes and counts of a file and allocates so much, so
+//! the guard refuses pages that would make it allocate without bound.
 
 use std::fs::File;
 use std::io::Cursor;
@@ -12,14 +12,14 @@ use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// No page is larger, bytes; ours are some 1 MiB.
-const PAGE_CAP: u64 = 16 << 20;
-/// No page has more values; a row group of ours has fewer.
-const VALUES_CAP: u32 = 1 << 21;
-/// Room for a page's header, bytes; ours take some 30.
-const HEADER_CAP: u64 = 256;
+/// A larger page is refused; ours take some 1 MiB.
+const MAX_PAGE_BYTES: u64 = 16 << 20;
+/// A page of more values is refused; a whole row group of ours has fewer.
+const MAX_PAGE_VALUES: u32 = 1 << 21;
+/// A header of a page has room in so many bytes; ours take some 30.
+const MAX_PAGE_HEADER_BYTES: u64 = 256;
 
-fn refused(what: &str) -> ParquetError {
+fn refusal(what: &str) -> ParquetError {
     ParquetError::General(what.to_owned())
 }
 
@@ -34,9 +34,9 @@ impl GuardedFile {
         Self { file, len }
     }
 
-    fn read(&self, start: u64, length: u64) -> Result<Vec<u8>> {
-        if length > PAGE_CAP || start.checked_add(length).is_none_or(|end| end > self.len) {
-            return Err(refused("a page lies outside the file"));
+    fn read_range(&self, start: u64, length: u64) -> Result<Vec<u8>> {
+        if length > MAX_PAGE_BYTES || start.checked_add(length).is_none_or(|end| end > self.len) {
+            return Err(refusal("a page lies outside the file"));
         }
         let mut bytes = vec![0; length as usize];
         self.file.read_exact_at(&mut bytes, start)?;
@@ -55,13 +55,16 @@ impl ChunkReader for GuardedFile {
 
     /// The library calls this for the header of a page.
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        let header = self.read(start, HEADER_CAP.min(self.len.saturating_sub(start)))?;
+        let header = self.read_range(
+            start,
+            MAX_PAGE_HEADER_BYTES.min(self.len.saturating_sub(start)),
+        )?;
         check_header(&header)?;
         Ok(Cursor::new(header))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        Ok(self.read(start, length as u64)?.into())
+        Ok(self.read_range(start, length as u64)?.into())
     }
 }
 
@@ -89,10 +92,12 @@ fn check_header(header: &[u8]) -> Result<()> {
     };
     let sizes = (number(), number(), number());
     match sizes {
-        (Some(_), Some(unpacked), Some(packed)) if unpacked <= PAGE_CAP && packed <= PAGE_CAP => {
+        (Some(_), Some(unpacked), Some(packed))
+            if unpacked <= MAX_PAGE_BYTES && packed <= MAX_PAGE_BYTES =>
+        {
             Ok(())
         }
-        _ => Err(refused("a page's header is garbled")),
+        _ => Err(refusal("a page's header is garbled")),
     }
 }
 
@@ -100,7 +105,7 @@ fn check_header(header: &[u8]) -> Result<()> {
 pub(super) struct GuardedPages<P>(pub(super) P);
 
 impl<P: PageReader> GuardedPages<P> {
-    fn check(page: &Page) -> Result<()> {
+    fn check_page(page: &Page) -> Result<()> {
         let (num_values, ok) = match page {
             Page::DataPage {
                 num_values,
@@ -129,8 +134,8 @@ impl<P: PageReader> GuardedPages<P> {
             }
             Page::DataPageV2 { .. } => (0, false),
         };
-        if !ok || num_values > VALUES_CAP {
-            return Err(refused("a page of a kind that quell does not write"));
+        if !ok || num_values > MAX_PAGE_VALUES {
+            return Err(refusal("a page of a kind that quell does not write"));
         }
         Ok(())
     }
@@ -140,7 +145,7 @@ impl<P: PageReader> PageReader for GuardedPages<P> {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         let page = self.0.get_next_page()?;
         if let Some(page) = &page {
-            Self::check(page)?;
+            Self::check_page(page)?;
         }
         Ok(page)
     }
@@ -180,7 +185,7 @@ mod tests {
             bytes
         };
         assert!(check_header(&header(1 << 20)).is_ok());
-        assert!(check_header(&header(PAGE_CAP + 1)).is_err());
+        assert!(check_header(&header(MAX_PAGE_BYTES + 1)).is_err());
         assert!(check_header(&header(i32::MAX as u64)).is_err());
         assert!(check_header(&[0x15, 0, 0x15]).is_err());
         assert!(check_header(&[0x25, 0, 0x15, 2, 0x15, 2]).is_err());

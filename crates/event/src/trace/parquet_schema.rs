@@ -8,14 +8,11 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-use super::SCHEMA;
+use super::schema::{SCHEMA_KEY, TRACE_SCHEMA};
 
-/// Key in the file's metadata: the trace's schema. A file without it is not ours.
-pub(super) const SCHEMA_KEY: &str = "quell.schema";
-
-/// The meaning of a column's values.
+/// The type of a column's values.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum ColumnKind {
     U64,
     /// Times: signed, so that differences in SQL can be negative.
     I64,
@@ -29,9 +26,9 @@ pub(super) enum Kind {
     Short(u8),
 }
 
-/// What makes a column small.
+/// The encoding that makes a column small.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Packing {
+pub(super) enum ColumnPacking {
     /// Few different values, or the same ones again soon.
     Dictionary,
     /// Close to the value before, or of a narrow range.
@@ -40,8 +37,8 @@ pub(super) enum Packing {
     Plain,
 }
 
-impl Kind {
-    pub(super) fn physical(self) -> Physical {
+impl ColumnKind {
+    pub(super) fn physical_type(self) -> Physical {
         match self {
             Self::U64 | Self::I64 => Physical::INT64,
             Self::U32 | Self::U16 | Self::I32 | Self::I16 => Physical::INT32,
@@ -50,7 +47,7 @@ impl Kind {
         }
     }
 
-    fn logical(self) -> Option<LogicalType> {
+    fn logical_type(self) -> Option<LogicalType> {
         match self {
             Self::U64 => Some(LogicalType::integer(64, false)),
             Self::U32 => Some(LogicalType::integer(32, false)),
@@ -62,15 +59,15 @@ impl Kind {
     }
 }
 
-/// Name, meaning and packing.
-pub(super) type Column = (&'static str, Kind, Packing);
+/// A column's name, type and packing.
+pub(super) type ColumnSpec = (&'static str, ColumnKind, ColumnPacking);
 
-/// All columns; no value is ever missing.
-pub(super) fn schema(columns: &[Column]) -> Result<TypePtr> {
-    let column = |&(name, kind, _): &Column| -> Result<TypePtr> {
-        let column = Type::primitive_type_builder(name, kind.physical())
+/// Returns the schema of a file with these columns, in which no value is ever missing.
+pub(super) fn parquet_schema(columns: &[ColumnSpec]) -> Result<TypePtr> {
+    let column = |&(name, kind, _): &ColumnSpec| -> Result<TypePtr> {
+        let column = Type::primitive_type_builder(name, kind.physical_type())
             .with_repetition(Repetition::REQUIRED)
-            .with_logical_type(kind.logical());
+            .with_logical_type(kind.logical_type());
         Ok(Arc::new(column.build()?))
     };
     let columns = columns.iter().map(column).collect::<Result<Vec<_>>>()?;
@@ -81,8 +78,8 @@ pub(super) fn schema(columns: &[Column]) -> Result<TypePtr> {
     ))
 }
 
-/// Columns that queries narrow down by. Each takes time to keep the least and the largest of.
-const STATISTICS: [&str; 7] = [
+/// Queries narrow down by these columns, so their least and largest values are kept. Others have none, because keeping them takes time.
+const STATISTICS_COLUMNS: [&str; 7] = [
     "id",
     "t_ns",
     "cause",
@@ -92,9 +89,9 @@ const STATISTICS: [&str; 7] = [
     "victim_pid",
 ];
 
-/// Old pages and encodings that every reader knows; statistics for whole row groups only, because
-/// smaller ones are worth less than they take.
-pub(super) fn properties(columns: &[Column]) -> Result<WriterProperties> {
+/// Returns how files are written: with old pages and encodings that every reader knows, and with statistics for whole row groups
+/// only, because those of smaller parts are worth less than they take.
+pub(super) fn writer_properties(columns: &[ColumnSpec]) -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
@@ -103,20 +100,20 @@ pub(super) fn properties(columns: &[Column]) -> Result<WriterProperties> {
         .set_created_by(format!("quell {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(vec![KeyValue::new(
             SCHEMA_KEY.into(),
-            SCHEMA.to_owned(),
+            TRACE_SCHEMA.to_owned(),
         )]))
         .set_dictionary_enabled(true);
     for (name, _, packing) in columns {
         let path = ColumnPath::from(*name);
-        if STATISTICS.contains(name) {
+        if STATISTICS_COLUMNS.contains(name) {
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
         }
-        if *packing == Packing::Dictionary {
+        if *packing == ColumnPacking::Dictionary {
             continue;
         }
         properties = properties.set_column_dictionary_enabled(path.clone(), false);
-        if *packing == Packing::Delta {
+        if *packing == ColumnPacking::Delta {
             properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
     }

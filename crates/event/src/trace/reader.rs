@@ -6,31 +6,32 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::ahead;
-use super::flat::{FlatRow, Read};
-use super::meta::{Of, read_capped};
-use super::names::Family;
-use super::parts::{self, Sums};
-use super::row::Row;
-use super::segments::{Segment, find, segment};
-use super::side::{Process, Stack, StackCost};
-use super::{Error, Meta, Sample, Wait, flat, jsonl, names};
-use crate::{Tally, hist};
+use super::event_row::EventRow;
+use super::file_names::TableFamily;
+use super::flat::FlatRow;
+use super::flat_read::{self, TableReadCounts};
+use super::meta::{TraceIdentity, read_bounded};
+use super::parallel_sum::{self, RowSums};
+use super::read_ahead;
+use super::segments::{TableSegment, find_segments, open_segment};
+use super::side_tables::{StackCost, TracedProcess, TracedStack};
+use super::{SampleRow, TraceError, TraceMeta, WaitRow, file_names, jsonl};
+use crate::{Tally, histogram};
 
-/// No `tally.json` is longer, bytes.
-const TALLY_CAP: u64 = 256 << 20;
+/// A longer `tally.json` is refused.
+const MAX_TALLY_BYTES: u64 = 256 << 20;
 
 /// A trace, opened for reading.
 #[derive(Debug)]
 pub struct Trace {
     dir: PathBuf,
-    meta: Meta,
-    segments: Vec<Segment>,
+    meta: TraceMeta,
+    segments: Vec<TableSegment>,
 }
 
 /// A table beside the events.
 #[derive(Debug)]
-pub struct Table<T> {
+pub struct SideTable<T> {
     /// By number; of several lines for one the last.
     pub rows: HashMap<u32, T>,
     /// Lines that can't be read and are left out, but for a last one that was cut.
@@ -42,13 +43,13 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// All are [`Error`]s: there is none, it is none, it is of another version, or a file of it is
+    /// All are [`TraceError`]s: there is none, it is none, it is of another version, or a file of it is
     /// damaged.
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
-        let meta = Meta::read(dir)?;
+        let meta = TraceMeta::read_from(dir)?;
         let mut segments = Vec::new();
-        for (number, found) in (1..).zip(find(dir, Family::Events)?) {
-            segments.push(segment(dir, Family::Events, number, found)?);
+        for (number, found) in (1..).zip(find_segments(dir, TableFamily::Events)?) {
+            segments.push(open_segment(dir, TableFamily::Events, number, found)?);
         }
         let trace = Self {
             dir: dir.to_owned(),
@@ -56,24 +57,24 @@ impl Trace {
             segments,
         };
         if let Some(ended) = trace.meta.ended
-            && ended.rows != trace.rows()
+            && ended.rows != trace.row_count()
         {
-            let why = format!("{} of {} rows are there", trace.rows(), ended.rows);
-            return Err(Error::damaged(dir, why).into());
+            let why = format!("{} of {} rows are there", trace.row_count(), ended.rows);
+            return Err(TraceError::damaged(dir, why).into());
         }
         Ok(trace)
     }
 
-    /// What the recording is.
+    /// Where, when and of whom the recording is.
     #[must_use]
-    pub fn meta(&self) -> &Meta {
+    pub fn meta(&self) -> &TraceMeta {
         &self.meta
     }
 
     /// Rows in the trace: one for each victim of each shootdown.
     #[must_use]
-    pub fn rows(&self) -> u64 {
-        self.segments.iter().map(Segment::rows).sum()
+    pub fn row_count(&self) -> u64 {
+        self.segments.iter().map(TableSegment::row_count).sum()
     }
 
     /// Did the recording end without being closed, so that its last second may be missing?
@@ -82,14 +83,15 @@ impl Trace {
         self.meta.ended.is_none()
     }
 
-    /// The files of all segments, where all are sealed: what other readers of Parquet need. None where a tail counts.
+    /// Returns the files of all segments, where all are sealed, for other readers of Parquet. `None` where there is a tail, which those
+    /// can't read.
     #[must_use]
     pub fn sealed_files(&self) -> Option<Vec<&Path>> {
         let mut files = Vec::new();
         for segment in &self.segments {
             files.push(match segment {
-                Segment::Sealed(sealed) => sealed.path(),
-                Segment::Tail(..) => return None,
+                TableSegment::Sealed(sealed) => sealed.path(),
+                TableSegment::Tail(..) => return None,
             });
         }
         Some(files)
@@ -98,33 +100,36 @@ impl Trace {
     /// Bytes at the end of tails that belong to no whole batch.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
-        self.segments.iter().map(Segment::unread).sum()
+        self.segments.iter().map(TableSegment::unread_bytes).sum()
     }
 
     /// The exact counts; `None` where there are none, as in the first second of a recording.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] where they are garbled: they are replaced as a whole, so that a recording
+    /// [`TraceError::Damaged`] where they are garbled: they are replaced as a whole, so that a recording
     /// that was killed is no reason. The same where they say that they are of another trace.
-    pub fn tally(&self) -> Result<Option<Tally>, Error> {
-        let path = self.dir.join(names::TALLY);
-        let bytes = match read_capped(&path, TALLY_CAP) {
+    pub fn read_tally(&self) -> Result<Option<Tally>, TraceError> {
+        let path = self.dir.join(file_names::TALLY_FILE);
+        let bytes = match read_bounded(&path, MAX_TALLY_BYTES) {
             Ok(bytes) => bytes,
-            Err(Error::Missing(_)) => return Ok(None),
+            Err(TraceError::Missing(_)) => return Ok(None),
             Err(err) => return Err(err),
         };
-        let damaged = |err| Error::damaged(&path, err);
+        let damaged = |err| TraceError::damaged(&path, err);
         let shape: TallyShape = serde_json::from_slice(&bytes).map_err(damaged)?;
-        if shape.trace.is_some_and(|of| of != Of::from(&self.meta)) {
-            return Err(Error::damaged(&path, "it is of another trace"));
+        if shape
+            .trace
+            .is_some_and(|of| of != TraceIdentity::from(&self.meta))
+        {
+            return Err(TraceError::damaged(&path, "it is of another trace"));
         }
-        let whole = |h: &HistogramShape| h.counts.len() == hist::BUCKETS;
+        let whole = |h: &HistogramShape| h.counts.len() == histogram::BUCKET_COUNT;
         if ![&shape.wait, &shape.delay, &shape.stall]
             .into_iter()
             .all(whole)
         {
-            return Err(Error::damaged(&path, "a histogram of another size"));
+            return Err(TraceError::damaged(&path, "a histogram of another size"));
         }
         serde_json::from_slice(&bytes).map(Some).map_err(damaged)
     }
@@ -134,8 +139,8 @@ impl Trace {
     /// # Errors
     ///
     /// The table is there and can't be read.
-    pub fn processes(&self) -> anyhow::Result<Table<Process>> {
-        self.table(names::PROCESSES, |p: &Process| p.pid)
+    pub fn read_processes(&self) -> anyhow::Result<SideTable<TracedProcess>> {
+        self.read_table(file_names::PROCESSES_FILE, |p: &TracedProcess| p.pid)
     }
 
     /// Hands over the processes that were seen, each as often as it was looked at, in that order. Returns how
@@ -144,8 +149,11 @@ impl Trace {
     /// # Errors
     ///
     /// The table is there and can't be read.
-    pub fn each_process(&self, each: impl FnMut(Process)) -> anyhow::Result<u64> {
-        Ok(jsonl::read(&self.dir.join(names::PROCESSES), each)?)
+    pub fn for_each_process(&self, each: impl FnMut(TracedProcess)) -> anyhow::Result<u64> {
+        Ok(jsonl::for_each_line(
+            &self.dir.join(file_names::PROCESSES_FILE),
+            each,
+        )?)
     }
 
     /// The stacks, by number.
@@ -153,8 +161,8 @@ impl Trace {
     /// # Errors
     ///
     /// The table is there and can't be read.
-    pub fn stacks(&self) -> anyhow::Result<Table<Stack>> {
-        self.table(names::STACKS, |s: &Stack| s.id)
+    pub fn read_stacks(&self) -> anyhow::Result<SideTable<TracedStack>> {
+        self.read_table(file_names::STACKS_FILE, |s: &TracedStack| s.id)
     }
 
     /// The account by stacks; nothing where there is none, as in traces of before it. With how many lines can't be read.
@@ -162,10 +170,10 @@ impl Trace {
     /// # Errors
     ///
     /// The table is there and can't be read.
-    pub fn account(&self) -> anyhow::Result<(Vec<StackCost>, u64)> {
+    pub fn read_account(&self) -> anyhow::Result<(Vec<StackCost>, u64)> {
         let mut costs = Vec::new();
-        let path = self.dir.join(names::ACCOUNT);
-        let garbled = jsonl::read(&path, |cost| costs.push(cost))?;
+        let path = self.dir.join(file_names::ACCOUNT_FILE);
+        let garbled = jsonl::for_each_line(&path, |cost| costs.push(cost))?;
         Ok((costs, garbled))
     }
 
@@ -173,42 +181,46 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// A file of theirs is cut, garbled or missing; what came before has been handed over then.
-    pub fn waits(&self, each: impl FnMut(&Wait)) -> anyhow::Result<Read> {
-        self.flat(self.meta.ended.and_then(|e| e.waits), each)
+    /// A file of theirs is cut, garbled or missing; the rows before that place have been handed over then.
+    pub fn for_each_wait(&self, each: impl FnMut(&WaitRow)) -> anyhow::Result<TableReadCounts> {
+        self.read_flat(self.meta.ended.and_then(|e| e.waits), each)
     }
 
     /// Hands over every sample, in the order of recording. There are none in traces of before they were kept.
     ///
     /// # Errors
     ///
-    /// A file of theirs is cut, garbled or missing; what came before has been handed over then.
-    pub fn samples(&self, each: impl FnMut(&Sample)) -> anyhow::Result<Read> {
-        self.flat(self.meta.ended.and_then(|e| e.samples), each)
+    /// A file of theirs is cut, garbled or missing; the rows before that place have been handed over then.
+    pub fn for_each_sample(&self, each: impl FnMut(&SampleRow)) -> anyhow::Result<TableReadCounts> {
+        self.read_flat(self.meta.ended.and_then(|e| e.samples), each)
     }
 
     /// Reads a table of which there are so many rows, if that is known.
-    fn flat<R: FlatRow>(&self, rows: Option<u64>, each: impl FnMut(&R)) -> anyhow::Result<Read> {
-        let read = flat::read(&self.dir, each)?;
+    fn read_flat<R: FlatRow>(
+        &self,
+        rows: Option<u64>,
+        each: impl FnMut(&R),
+    ) -> anyhow::Result<TableReadCounts> {
+        let read = flat_read::read_flat_table(&self.dir, each)?;
         if let Some(rows) = rows
             && rows != read.rows
         {
             let why = format!("{} of {rows} rows of {} are there", read.rows, R::FAMILY);
-            return Err(Error::damaged(&self.dir, why).into());
+            return Err(TraceError::damaged(&self.dir, why).into());
         }
         Ok(read)
     }
 
-    fn table<T: DeserializeOwned>(
+    fn read_table<T: DeserializeOwned>(
         &self,
         name: &str,
         number: impl Fn(&T) -> u32,
-    ) -> anyhow::Result<Table<T>> {
+    ) -> anyhow::Result<SideTable<T>> {
         let mut rows = HashMap::new();
-        let garbled = jsonl::read(&self.dir.join(name), |row: T| {
+        let garbled = jsonl::for_each_line(&self.dir.join(name), |row: T| {
             rows.insert(number(&row), row);
         })?;
-        Ok(Table { rows, garbled })
+        Ok(SideTable { rows, garbled })
     }
 
     /// Hands over every row in the order of recording: shootdowns by `id`, victims by
@@ -217,51 +229,55 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] where a page of a sealed segment is garbled; the rows before it have been
+    /// [`TraceError::Damaged`] where a page of a sealed segment is garbled; the rows before it have been
     /// handed over then.
-    pub fn for_each(&self, each: impl FnMut(&Row)) -> anyhow::Result<()> {
-        self.for_each_beside(|_| {}, each)
+    pub fn for_each_row(&self, each: impl FnMut(&EventRow)) -> anyhow::Result<()> {
+        self.for_each_row_beside(|_| {}, each)
     }
 
-    /// The same, and hands every row to `beside` first, on the thread that unpacks them.
+    /// Hands over every row as [`Self::for_each_row`] does, and to `beside` first, on the thread that unpacks them.
     ///
     /// # Errors
     ///
-    /// As [`Self::for_each`].
-    pub fn for_each_beside(
+    /// As [`Self::for_each_row`].
+    pub fn for_each_row_beside(
         &self,
-        beside: impl FnMut(&Row) + Send,
-        each: impl FnMut(&Row),
+        beside: impl FnMut(&EventRow) + Send,
+        each: impl FnMut(&EventRow),
     ) -> anyhow::Result<()> {
-        Ok(ahead::for_each(&self.segments, beside, each)?)
+        Ok(read_ahead::for_each_row_ahead(
+            &self.segments,
+            beside,
+            each,
+        )?)
     }
 
-    /// Sums all rows up, on so many threads at most as there are CPUs. `new` makes what a thread adds
-    /// its rows to; the caller adds them up. Which thread has which part is not known before, but each
+    /// Sums all rows up, on so many threads at most as there are CPUs. `new` makes the sum that a thread adds
+    /// its rows to; the caller adds these up. Which thread has which part is not known before, but each
     /// has its parts in the order of recording. `told` is called with how many rows are done, of any
     /// thread.
     ///
-    /// Of the rows what a sum over shootdowns and victims needs is read; `id`, `syscall`, `cpu`,
+    /// Only the columns that a sum over shootdowns and victims needs are read; `id`, `syscall`, `cpu`,
     /// `kernel_stack` and `victim_tid` are not, and mean nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] where a page of a sealed segment is garbled.
-    pub fn sum<S: Sums>(
+    /// [`TraceError::Damaged`] where a page of a sealed segment is garbled.
+    pub fn sum_rows<S: RowSums>(
         &self,
         new: impl Fn() -> S + Sync,
         told: &(dyn Fn(u64) + Sync),
     ) -> anyhow::Result<Vec<S>> {
-        Ok(parts::sum(&self.segments, new, told)?)
+        Ok(parallel_sum::sum_rows(&self.segments, new, told)?)
     }
 }
 
-/// What a tally must have so that its percentiles can be asked for.
+/// A tally must have this shape so that its percentiles can be asked for.
 #[derive(Deserialize)]
 struct TallyShape {
     /// None in traces from before it was written.
     #[serde(default)]
-    trace: Option<Of>,
+    trace: Option<TraceIdentity>,
     wait: HistogramShape,
     delay: HistogramShape,
     stall: HistogramShape,

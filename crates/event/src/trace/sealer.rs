@@ -8,38 +8,38 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::Error;
+use super::TraceError;
 use super::background::step_back;
-use super::names::Family;
-use super::seal::seal;
-use super::tail_write::Tail;
+use super::file_names::TableFamily;
+use super::seal::seal_tail;
+use super::tail_write::TailWriter;
 
 /// Hands tails to a thread that seals them.
 pub(super) struct Sealer {
     dir: PathBuf,
-    queue: Sender<(Family, u32)>,
+    queue: Sender<(TableFamily, u32)>,
     /// Tails that were handed over, and their rows.
-    handed: VecDeque<(Family, u32, u64)>,
-    shared: Arc<Shared>,
+    handed: VecDeque<(TableFamily, u32, u64)>,
+    shared: Arc<SealerState>,
     thread: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Shared {
-    /// The recording ends: what is left is sealed at full speed, and not by this thread.
+struct SealerState {
+    /// The recording ends: the tails that are left are sealed at full speed, and not by this thread.
     stop: AtomicBool,
-    error: Mutex<Option<Error>>,
+    error: Mutex<Option<TraceError>>,
 }
 
 impl Sealer {
     pub(super) fn start(dir: &Path) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SealerState::default());
         let (queue, numbers) = channel();
         let thread = std::thread::Builder::new()
             .name("quell-seal".into())
             .spawn({
                 let (dir, shared) = (dir.to_owned(), Arc::clone(&shared));
-                move || work(&dir, &numbers, &shared)
+                move || seal_queued(&dir, &numbers, &shared)
             })?;
         Ok(Self {
             dir: dir.to_owned(),
@@ -51,22 +51,26 @@ impl Sealer {
     }
 
     /// Ends a tail and hands it over; one that could not be ended is as good as one that was cut.
-    pub(super) fn rotate(&mut self, family: Family, tail: Tail) -> Result<(), Error> {
-        let (number, rows) = (tail.number(), tail.rows());
-        let ended = tail.end();
-        self.add(family, number, rows);
+    pub(super) fn rotate_tail(
+        &mut self,
+        family: TableFamily,
+        tail: TailWriter,
+    ) -> Result<(), TraceError> {
+        let (number, rows) = (tail.number(), tail.row_count());
+        let ended = tail.end_stream();
+        self.queue_tail(family, number, rows);
         ended
     }
 
     /// Hands over a tail that nobody writes to any more.
-    fn add(&mut self, family: Family, number: u32, rows: u64) {
+    fn queue_tail(&mut self, family: TableFamily, number: u32, rows: u64) {
         self.handed.push_back((family, number, rows));
         // A thread that died takes none; then all are sealed at the end.
         let _ = self.queue.send((family, number));
     }
 
-    /// What went wrong since the last call. The tail it concerns is still there.
-    pub(super) fn error(&self) -> Option<Error> {
+    /// Takes the error since the last call. The tail that it concerns is still there.
+    pub(super) fn take_error(&self) -> Option<TraceError> {
         self.shared
             .error
             .lock()
@@ -74,8 +78,8 @@ impl Sealer {
             .take()
     }
 
-    /// Seals what is left, and calls `progress` with the rows of each.
-    pub(super) fn finish(self, mut progress: impl FnMut(u64)) -> Result<(), Error> {
+    /// Seals the tails that are left, and calls `progress` with the rows of each.
+    pub(super) fn seal_rest(self, mut progress: impl FnMut(u64)) -> Result<(), TraceError> {
         let Self {
             dir,
             queue,
@@ -88,8 +92,8 @@ impl Sealer {
         // A panic there leaves the tail where it was, to be sealed here.
         let _ = thread.join();
         for (family, number, rows) in handed {
-            if family.tail(&dir, number).exists() {
-                seal(&dir, family, number, &AtomicBool::new(false))?;
+            if family.tail_path(&dir, number).exists() {
+                seal_tail(&dir, family, number, &AtomicBool::new(false))?;
             }
             progress(rows);
         }
@@ -97,13 +101,13 @@ impl Sealer {
     }
 }
 
-fn work(dir: &Path, numbers: &Receiver<(Family, u32)>, shared: &Shared) {
+fn seal_queued(dir: &Path, numbers: &Receiver<(TableFamily, u32)>, shared: &SealerState) {
     step_back();
     while let Ok((family, number)) = numbers.recv() {
         if shared.stop.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(err) = seal(dir, family, number, &shared.stop) {
+        if let Err(err) = seal_tail(dir, family, number, &shared.stop) {
             *shared.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(err);
         }
     }

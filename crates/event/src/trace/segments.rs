@@ -5,45 +5,47 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::names::Family;
-use super::parquet_read::Sealed;
-use super::row::Row;
-use super::tail_read::{self, Extent};
-use super::{Error, flat};
+use super::error::open_regular_file;
+use super::event_row::EventRow;
+use super::file_names::TableFamily;
+use super::parquet_read::SealedSegment;
+use super::table_columns::columns_of;
+use super::tail_read::{self, TailExtent};
+use super::{TraceError, flat};
 
 /// Some million rows.
 #[derive(Debug)]
-pub(super) enum Segment {
-    Sealed(Sealed),
+pub(super) enum TableSegment {
+    Sealed(SealedSegment),
     /// Kept open: a recording that goes on may seal it meanwhile.
-    Tail(PathBuf, File, Extent),
+    Tail(PathBuf, File, TailExtent),
 }
 
 /// The files that hold one segment.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct SegmentFiles {
     sealed: Option<PathBuf>,
     tail: Option<PathBuf>,
 }
 
-impl Segment {
+impl TableSegment {
     /// Hands over every row; of events alone.
-    pub(super) fn for_each(&self, each: impl FnMut(&Row)) -> Result<(), Error> {
+    pub(super) fn for_each_row(&self, each: impl FnMut(&EventRow)) -> Result<(), TraceError> {
         match self {
-            Self::Sealed(sealed) => sealed.for_each(each),
-            Self::Tail(path, file, extent) => tail_read::for_each(file, extent.bytes, each)
-                .map_err(|err| Error::unreadable(path, err)),
+            Self::Sealed(sealed) => sealed.for_each_row(each),
+            Self::Tail(path, file, extent) => tail_read::for_each_event(file, extent.bytes, each)
+                .map_err(|err| TraceError::unreadable(path, err)),
         }
     }
 
-    pub(super) fn rows(&self) -> u64 {
+    pub(super) fn row_count(&self) -> u64 {
         match self {
             Self::Sealed(sealed) => sealed.rows,
             Self::Tail(_, _, extent) => extent.rows,
         }
     }
 
-    pub(super) fn unread(&self) -> u64 {
+    pub(super) fn unread_bytes(&self) -> u64 {
         match self {
             Self::Sealed(_) => 0,
             Self::Tail(_, _, extent) => extent.unread,
@@ -52,9 +54,12 @@ impl Segment {
 }
 
 /// All segments of a table; they are numbered without a gap, so that a missing one is noticed.
-pub(super) fn find(dir: &Path, family: Family) -> Result<Vec<Found>, Error> {
-    let mut found: BTreeMap<u32, Found> = BTreeMap::new();
-    let unreadable = |err| Error::unreadable(dir, err);
+pub(super) fn find_segments(
+    dir: &Path,
+    family: TableFamily,
+) -> Result<Vec<SegmentFiles>, TraceError> {
+    let mut found: BTreeMap<u32, SegmentFiles> = BTreeMap::new();
+    let unreadable = |err| TraceError::unreadable(dir, err);
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let name = entry.file_name();
@@ -67,7 +72,10 @@ pub(super) fn find(dir: &Path, family: Family) -> Result<Vec<Found>, Error> {
     }
     for (n, number) in (1..).zip(found.keys()) {
         if n != *number {
-            return Err(Error::damaged(&family.sealed(dir, n), "is missing"));
+            return Err(TraceError::damaged(
+                &family.sealed_path(dir, n),
+                "is missing",
+            ));
         }
     }
     Ok(found.into_values().collect())
@@ -75,46 +83,49 @@ pub(super) fn find(dir: &Path, family: Family) -> Result<Vec<Found>, Error> {
 
 /// The sealed file counts where there are both: it got its name when it was whole, and the tail
 /// was about to go.
-pub(super) fn segment(
+pub(super) fn open_segment(
     dir: &Path,
-    family: Family,
+    family: TableFamily,
     number: u32,
-    found: Found,
-) -> Result<Segment, Error> {
+    found: SegmentFiles,
+) -> Result<TableSegment, TraceError> {
     let sealed = match &found.sealed {
-        Some(path) => match Sealed::open(path, family.columns()) {
-            Ok(sealed) => return Ok(Segment::Sealed(sealed)),
+        Some(path) => match SealedSegment::open(path, columns_of(family)) {
+            Ok(sealed) => return Ok(TableSegment::Sealed(sealed)),
             Err(err) => Some(err),
         },
         None => None,
     };
     let Some(path) = found.tail else {
-        return Err(sealed.unwrap_or_else(|| Error::damaged(dir, "has a segment without a file")));
+        return Err(
+            sealed.unwrap_or_else(|| TraceError::damaged(dir, "has a segment without a file"))
+        );
     };
-    let open = || -> io::Result<(File, Extent)> {
-        let file = super::error::open(&path)?;
-        let extent = extent(&file, family)?;
+    let open = || -> io::Result<(File, TailExtent)> {
+        let file = open_regular_file(&path)?;
+        let extent = segment_extent(&file, family)?;
         Ok((file, extent))
     };
     match (open(), sealed) {
-        (Ok((file, extent)), None) => Ok(Segment::Tail(path, file, extent)),
+        (Ok((file, extent)), None) => Ok(TableSegment::Tail(path, file, extent)),
         // The disk lost the sealed file's contents when the power went: the tail has them still.
         (Ok((file, extent)), Some(_)) if extent.unread == 0 && extent.rows > 0 => {
-            Ok(Segment::Tail(path, file, extent))
+            Ok(TableSegment::Tail(path, file, extent))
         }
         (_, Some(err)) => Err(err),
         // Sealed since the directory was listed.
         (Err(err), None) if err.kind() == io::ErrorKind::NotFound => {
-            Sealed::open(&family.sealed(dir, number), family.columns()).map(Segment::Sealed)
+            SealedSegment::open(&family.sealed_path(dir, number), columns_of(family))
+                .map(TableSegment::Sealed)
         }
-        (Err(err), None) => Err(Error::unreadable(&path, err)),
+        (Err(err), None) => Err(TraceError::unreadable(&path, err)),
     }
 }
 
 /// How much of a tail can be read.
-pub(super) fn extent(file: &File, family: Family) -> io::Result<Extent> {
+pub(super) fn segment_extent(file: &File, family: TableFamily) -> io::Result<TailExtent> {
     match family {
-        Family::Events => tail_read::extent(file),
-        Family::Waits | Family::Samples => flat::extent(file, family),
+        TableFamily::Events => tail_read::event_extent(file),
+        TableFamily::Waits | TableFamily::Samples => flat::flat_extent(file, columns_of(family)),
     }
 }

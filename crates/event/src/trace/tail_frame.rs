@@ -1,8 +1,8 @@
 //! The messages of an Arrow stream, one after the other.
 //!
 //! The columns are known, so messages are taken apart here and not by the general reader, which
-//! allocates what a header claims and may panic on a garbled one. All lengths are checked against
-//! the file before anything is allocated; what remains to trust are numbers.
+//! allocates as much as a header claims and may panic on a garbled one. All lengths are checked against
+//! the file before anything is allocated; only numbers remain to be trusted.
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,17 @@ use std::os::unix::fs::FileExt;
 
 use arrow_ipc::{MessageHeader, RecordBatch, root_as_message};
 
-use super::SCHEMA;
-use super::tail_schema::{BATCH_ROWS, SCHEMA_KEY};
+use super::schema::{SCHEMA_KEY, TRACE_SCHEMA};
 
-/// No header is longer, bytes; ours are some 3,000.
-const HEADER_CAP: u32 = 1 << 16;
-/// No body is longer, bytes: room for a dictionary of two million threads.
-const BODY_CAP: u64 = 80 << 20;
+/// A batch has no more rows than this.
+pub(super) const MAX_BATCH_ROWS: usize = 1 << 16;
+/// A longer header is refused; ours take some 3,000 bytes.
+const MAX_HEADER_BYTES: u32 = 1 << 16;
+/// A longer body is refused: a dictionary of two million threads has room.
+const MAX_BODY_BYTES: u64 = 80 << 20;
 
-/// What a stream is to hold, so that another one is told from it.
-pub(super) struct Shape<'a> {
+/// The shape of a kind of stream, by which streams of other kinds are refused.
+pub(super) struct StreamShape<'a> {
     /// Bytes of a value in each column of a row.
     pub(super) widths: &'a [u64],
     /// The same of each dictionary, of which each column is in one structure.
@@ -30,25 +31,25 @@ pub(super) struct Shape<'a> {
 
 /// Where the values of each column lie in the body.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct BodyLayout {
     pub(super) rows: usize,
     /// Offset in the body, bytes, of each column.
     pub(super) columns: Vec<usize>,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     /// The first message; the names that the metadata has.
     Schema(Vec<String>),
-    /// What the numbers of a column stand for: the dictionary of this number.
-    Dictionary(usize, Layout),
-    Rows(Layout),
+    /// The values that the numbers of a column stand for: the dictionary of this number.
+    Dictionary(usize, BodyLayout),
+    Rows(BodyLayout),
     End,
 }
 
 #[derive(Debug)]
-pub(super) struct Message {
-    pub(super) kind: Kind,
+pub(super) struct TailMessage {
+    pub(super) kind: MessageKind,
     /// Where the body begins in the file.
     pub(super) body_at: u64,
     pub(super) body_len: usize,
@@ -58,43 +59,46 @@ pub(super) struct Message {
 
 /// The message at `at` of a file of `len` bytes; `None` where there is no whole one that this
 /// version wrote, which is where a tail ends that was cut.
-pub(super) fn message(
+pub(super) fn read_message(
     file: &File,
     at: u64,
     len: u64,
-    shape: &Shape<'_>,
-) -> io::Result<Option<Message>> {
+    shape: &StreamShape<'_>,
+) -> io::Result<Option<TailMessage>> {
     let left = len.saturating_sub(at);
     if left < 8 {
         return Ok(None);
     }
     let mut prefix = [0; 8];
-    if !whole(file.read_exact_at(&mut prefix, at))? {
+    if !is_whole(file.read_exact_at(&mut prefix, at))? {
         return Ok(None);
     }
     let [a, b, c, d, w, x, y, z] = prefix;
     let header_len = u32::from_le_bytes([w, x, y, z]);
-    if [a, b, c, d] != [0xff; 4] || header_len > HEADER_CAP || u64::from(header_len) > left - 8 {
+    if [a, b, c, d] != [0xff; 4]
+        || header_len > MAX_HEADER_BYTES
+        || u64::from(header_len) > left - 8
+    {
         return Ok(None);
     }
     if header_len == 0 {
-        return Ok(Some(Message {
-            kind: Kind::End,
+        return Ok(Some(TailMessage {
+            kind: MessageKind::End,
             body_at: at + 8,
             body_len: 0,
             next: at + 8,
         }));
     }
     let mut header = vec![0; header_len as usize];
-    if !whole(file.read_exact_at(&mut header, at + 8))? {
+    if !is_whole(file.read_exact_at(&mut header, at + 8))? {
         return Ok(None);
     }
     let body_at = at + 8 + u64::from(header_len);
-    Ok(parse(&header, body_at, len - body_at, shape))
+    Ok(parse_header(&header, body_at, len - body_at, shape))
 }
 
-/// A file may be cut while it is read.
-fn whole(read: io::Result<()>) -> io::Result<bool> {
+/// Says whether all bytes were read: a file may be cut while it is read.
+fn is_whole(read: io::Result<()>) -> io::Result<bool> {
     match read {
         Ok(()) => Ok(true),
         Err(err) if err.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -102,14 +106,19 @@ fn whole(read: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-fn parse(header: &[u8], body_at: u64, left: u64, shape: &Shape<'_>) -> Option<Message> {
+fn parse_header(
+    header: &[u8],
+    body_at: u64,
+    left: u64,
+    shape: &StreamShape<'_>,
+) -> Option<TailMessage> {
     let message = root_as_message(header).ok()?;
     let body = u64::try_from(message.bodyLength()).ok()?;
-    if body > left.min(BODY_CAP) {
+    if body > left.min(MAX_BODY_BYTES) {
         return None;
     }
     let kind = match message.header_type() {
-        MessageHeader::Schema => Kind::Schema(names(&message, shape.key)?),
+        MessageHeader::Schema => MessageKind::Schema(schema_names(&message, shape.key)?),
         MessageHeader::DictionaryBatch => {
             let batch = message.header_as_dictionary_batch()?;
             let number = usize::try_from(batch.id()).ok()?;
@@ -118,18 +127,18 @@ fn parse(header: &[u8], body_at: u64, left: u64, shape: &Shape<'_>) -> Option<Me
                 return None;
             }
             // A structure has one buffer for itself and then two for each of its columns.
-            Kind::Dictionary(number, layout(&batch.data()?, 1, widths, body)?)
+            MessageKind::Dictionary(number, parse_layout(&batch.data()?, 1, widths, body)?)
         }
         MessageHeader::RecordBatch => {
-            let layout = layout(&message.header_as_record_batch()?, 0, shape.widths, body)?;
-            if layout.rows > BATCH_ROWS {
+            let layout = parse_layout(&message.header_as_record_batch()?, 0, shape.widths, body)?;
+            if layout.rows > MAX_BATCH_ROWS {
                 return None;
             }
-            Kind::Rows(layout)
+            MessageKind::Rows(layout)
         }
         _ => return None,
     };
-    Some(Message {
+    Some(TailMessage {
         kind,
         body_at,
         body_len: body as usize,
@@ -138,7 +147,7 @@ fn parse(header: &[u8], body_at: u64, left: u64, shape: &Shape<'_>) -> Option<Me
 }
 
 /// The names of a stream that says that it is a tail of this kind.
-fn names(message: &arrow_ipc::Message<'_>, key: &str) -> Option<Vec<String>> {
+fn schema_names(message: &arrow_ipc::Message<'_>, key: &str) -> Option<Vec<String>> {
     let metadata = message.header_as_schema()?.custom_metadata()?;
     let get = |key| {
         metadata
@@ -146,14 +155,19 @@ fn names(message: &arrow_ipc::Message<'_>, key: &str) -> Option<Vec<String>> {
             .find(|kv| kv.key() == Some(key))
             .and_then(|kv| kv.value())
     };
-    if get(SCHEMA_KEY) != Some(SCHEMA) {
+    if get(SCHEMA_KEY) != Some(TRACE_SCHEMA) {
         return None;
     }
     Some(get(key)?.split(',').map(str::to_owned).collect())
 }
 
 /// Buffers come in pairs, where values are missing and the values, after `skip` others.
-fn layout(batch: &RecordBatch<'_>, skip: usize, widths: &[u64], body: u64) -> Option<Layout> {
+fn parse_layout(
+    batch: &RecordBatch<'_>,
+    skip: usize,
+    widths: &[u64],
+    body: u64,
+) -> Option<BodyLayout> {
     let rows = u64::try_from(batch.length()).ok()?;
     let buffers = batch.buffers()?;
     if batch.compression().is_some() || buffers.len() != skip + 2 * widths.len() {
@@ -169,7 +183,7 @@ fn layout(batch: &RecordBatch<'_>, skip: usize, widths: &[u64], body: u64) -> Op
         }
         columns.push(offset as usize);
     }
-    Some(Layout {
+    Some(BodyLayout {
         rows: rows as usize,
         columns,
     })

@@ -5,31 +5,26 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 
-use super::SCHEMA;
-use super::tail_frame::Shape;
+use super::schema::{SCHEMA_KEY, TRACE_SCHEMA};
+use super::tail_frame::StreamShape;
 use crate::Cause;
 
-/// Key in the stream's metadata: the trace's schema.
-pub(super) const SCHEMA_KEY: &str = "quell.schema";
 /// Key in the stream's metadata: the names of all causes in the order of their numbers.
 const CAUSES_KEY: &str = "quell.causes";
 
-/// A batch has no more rows.
-pub(super) const BATCH_ROWS: usize = 1 << 16;
-
-/// What a tail of events holds.
-pub(super) const SHAPE: Shape<'_> = Shape {
-    widths: &WIDTHS,
+/// The shape of a tail of events.
+pub(super) const EVENT_SHAPE: StreamShape<'_> = StreamShape {
+    widths: &EVENT_WIDTHS_BYTES,
     // culprits and victims
-    dictionaries: &[&TASK_WIDTHS, &TASK_WIDTHS],
+    dictionaries: &[&TASK_WIDTHS_BYTES, &TASK_WIDTHS_BYTES],
     key: CAUSES_KEY,
 };
 
 /// Bytes of a value in each column, in order.
-const WIDTHS: [u64; 17] = [8, 2, 8, 8, 1, 2, 4, 2, 8, 8, 4, 4, 4, 2, 1, 4, 4];
+const EVENT_WIDTHS_BYTES: [u64; 17] = [8, 2, 8, 8, 1, 2, 4, 2, 8, 8, 4, 4, 4, 2, 1, 4, 4];
 
 /// Bytes of a value in each column of a dictionary of threads: pid, tid, cgroup, comm.
-const TASK_WIDTHS: [u64; 4] = [4, 4, 8, 16];
+const TASK_WIDTHS_BYTES: [u64; 4] = [4, 4, 8, 16];
 
 /// The columns of a dictionary of threads.
 pub(super) fn task_fields() -> Fields {
@@ -42,7 +37,7 @@ pub(super) fn task_fields() -> Fields {
 }
 
 /// The columns of a tail.
-pub(super) fn schema() -> SchemaRef {
+pub(super) fn event_schema() -> SchemaRef {
     let task = DataType::Dictionary(
         Box::new(DataType::UInt32),
         Box::new(DataType::Struct(task_fields())),
@@ -68,7 +63,7 @@ pub(super) fn schema() -> SchemaRef {
     ];
     let names: Vec<&str> = Cause::ALL.iter().map(|c| c.name()).collect();
     let metadata = HashMap::from([
-        (SCHEMA_KEY.to_owned(), SCHEMA.to_owned()),
+        (SCHEMA_KEY.to_owned(), TRACE_SCHEMA.to_owned()),
         (CAUSES_KEY.to_owned(), names.join(",")),
     ]);
     Arc::new(Schema::new_with_metadata(fields, metadata))

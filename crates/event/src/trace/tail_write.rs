@@ -1,6 +1,6 @@
 //! The open tail: an Arrow stream that is appended to.
 //!
-//! Batches are encoded in memory and written in one go. What a full disk kept out stays in memory,
+//! Batches are encoded in memory and written in one go. Bytes that a full disk kept out stay in memory,
 //! and the file is cut back to its last whole batch, so that the next attempt goes on from there.
 
 use std::fs::{File, OpenOptions};
@@ -18,13 +18,15 @@ use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::Error;
-use super::columns::{Columns, as_text};
-use super::intern::{Interner, Task};
-use super::names::Family;
-use super::tail_schema::{BATCH_ROWS, task_fields};
+use super::TraceError;
+use super::comm::plain_comm;
+use super::event_columns::EventColumns;
+use super::file_names::TableFamily;
+use super::intern::{Task, TaskInterner};
+use super::tail_frame::MAX_BATCH_ROWS;
+use super::tail_schema::task_fields;
 
-pub(super) struct Tail {
+pub(super) struct TailWriter {
     dir: PathBuf,
     path: PathBuf,
     number: u32,
@@ -37,23 +39,23 @@ pub(super) struct Tail {
     stream: StreamWriter<Vec<u8>>,
 }
 
-impl Tail {
+impl TailWriter {
     pub(super) fn create(
         dir: &Path,
-        family: Family,
+        family: TableFamily,
         number: u32,
         schema: SchemaRef,
-    ) -> Result<Self, Error> {
-        let path = family.tail(dir, number);
+    ) -> Result<Self, TraceError> {
+        let path = family.tail_path(dir, number);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(&path)
-            .map_err(|err| Error::write(dir, &path, err))?;
+            .map_err(|err| TraceError::from_write(dir, &path, err))?;
         // 8 is the least that the format allows; a quiet recording has more padding than rows.
         let stream = IpcWriteOptions::try_new(8, false, MetadataVersion::V5)
             .and_then(|options| StreamWriter::try_new_with_options(Vec::new(), &schema, options))
-            .map_err(|err| encoding(&path, err))?;
+            .map_err(|err| encoding_error_at(&path, err))?;
         Ok(Self {
             dir: dir.to_owned(),
             path,
@@ -71,19 +73,19 @@ impl Tail {
     }
 
     /// Rows encoded so far.
-    pub(super) fn rows(&self) -> u64 {
+    pub(super) fn row_count(&self) -> u64 {
         self.rows
     }
 
     /// Moves all rows of `columns` to the file.
-    pub(super) fn append(&mut self, columns: &mut Columns) -> Result<(), Error> {
-        if columns.rows() > 0 {
-            let rows = columns.rows();
-            self.encode(columns)
-                .map_err(|err| encoding(&self.path, err))?;
+    pub(super) fn append_columns(&mut self, columns: &mut EventColumns) -> Result<(), TraceError> {
+        if columns.row_count() > 0 {
+            let rows = columns.row_count();
+            self.encode_columns(columns)
+                .map_err(|err| encoding_error_at(&self.path, err))?;
             self.rows += rows as u64;
         }
-        self.flush()
+        self.flush_pending()
     }
 
     pub(super) fn schema(&self) -> &SchemaRef {
@@ -95,29 +97,29 @@ impl Tail {
         &mut self,
         batches: &[RecordBatch],
         rows: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TraceError> {
         for batch in batches {
             let encoded = self.stream.write(batch);
-            encoded.map_err(|err| self.encoding(err))?;
+            encoded.map_err(|err| self.encoding_error(err))?;
         }
         self.rows += rows;
-        self.flush()
+        self.flush_pending()
     }
 
-    /// What it means that rows could not be encoded.
-    pub(super) fn encoding(&self, err: ArrowError) -> Error {
-        encoding(&self.path, err)
+    /// Returns the error for rows that could not be encoded.
+    pub(super) fn encoding_error(&self, err: ArrowError) -> TraceError {
+        encoding_error_at(&self.path, err)
     }
 
     /// Ends the stream, as a reader of Arrow expects it.
-    pub(super) fn end(mut self) -> Result<(), Error> {
+    pub(super) fn end_stream(mut self) -> Result<(), TraceError> {
         self.stream
             .finish()
-            .map_err(|err| encoding(&self.path, err))?;
-        self.flush()
+            .map_err(|err| encoding_error_at(&self.path, err))?;
+        self.flush_pending()
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    fn flush_pending(&mut self) -> Result<(), TraceError> {
         let pending = self.stream.get_mut();
         if let Err(err) = self.file.write_all(pending) {
             // Else the next batch would come after half a one, and nobody could read it.
@@ -125,7 +127,7 @@ impl Tail {
                 use std::io::{Seek, SeekFrom};
                 self.file.seek(SeekFrom::Start(self.whole)).map(|_| ())
             });
-            return Err(Error::write(
+            return Err(TraceError::from_write(
                 &self.dir,
                 &self.path,
                 cut.err().unwrap_or(err),
@@ -136,8 +138,8 @@ impl Tail {
         Ok(())
     }
 
-    fn encode(&mut self, columns: &mut Columns) -> Result<(), ArrowError> {
-        let rows = columns.rows();
+    fn encode_columns(&mut self, columns: &mut EventColumns) -> Result<(), ArrowError> {
+        let rows = columns.row_count();
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
         let mut lent: Vec<Buffer> = Vec::with_capacity(arrays.capacity());
         macro_rules! plain {
@@ -149,16 +151,16 @@ impl Tail {
         }
         plain!(id: UInt64Type, victim_index: UInt16Type, t_ns: UInt64Type, wait_ns: UInt64Type);
         plain!(cause: UInt8Type, syscall: Int16Type);
-        arrays.push(threads(&columns.culprit, &columns.culprits)?);
+        arrays.push(thread_column(&columns.culprit, &columns.culprits)?);
         plain!(cpu: UInt16Type, start: UInt64Type, end: UInt64Type);
         plain!(kernel_stack: Int32Type, user_stack: Int32Type);
-        arrays.push(threads(&columns.victim, &columns.victims)?);
+        arrays.push(thread_column(&columns.victim, &columns.victims)?);
         plain!(victim_cpu: UInt16Type, flags: UInt8Type, delay_ns: UInt32Type, stall_ns: UInt32Type);
 
         let batch = RecordBatch::try_new(self.schema.clone(), arrays)?;
-        for from in (0..rows).step_by(BATCH_ROWS) {
+        for from in (0..rows).step_by(MAX_BATCH_ROWS) {
             self.stream
-                .write(&batch.slice(from, BATCH_ROWS.min(rows - from)))?;
+                .write(&batch.slice(from, MAX_BATCH_ROWS.min(rows - from)))?;
         }
         drop(batch);
 
@@ -166,7 +168,7 @@ impl Tail {
         // second would be shootdowns of our own.
         let mut lent = lent.into_iter();
         macro_rules! back {
-            ($($field:ident),+) => { $( columns.$field = emptied(lent.next()); )+ };
+            ($($field:ident),+) => { $( columns.$field = emptied_vec(lent.next()); )+ };
         }
         back!(
             id,
@@ -195,30 +197,30 @@ impl Tail {
     }
 }
 
-fn emptied<T: ArrowNativeType>(buffer: Option<Buffer>) -> Vec<T> {
+fn emptied_vec<T: ArrowNativeType>(buffer: Option<Buffer>) -> Vec<T> {
     let mut vec = buffer.and_then(|b| b.into_vec().ok()).unwrap_or_default();
     vec.clear();
     vec
 }
 
 /// A column of threads. The keys are copied, because the stream keeps them with their dictionary.
-fn threads(keys: &[u32], interner: &Interner) -> Result<ArrayRef, ArrowError> {
+fn thread_column(keys: &[u32], interner: &TaskInterner) -> Result<ArrayRef, ArrowError> {
     let tasks = interner.tasks();
     let keys = PrimitiveArray::<UInt32Type>::new(ScalarBuffer::from(keys.to_vec()), None);
     Ok(Arc::new(DictionaryArray::try_new(
         keys,
-        Arc::new(dictionary(tasks)?),
+        Arc::new(thread_dictionary(tasks)?),
     )?))
 }
 
-fn dictionary(tasks: &[Task]) -> Result<StructArray, ArrowError> {
+fn thread_dictionary(tasks: &[Task]) -> Result<StructArray, ArrowError> {
     let u32s = |get: fn(&Task) -> u32| -> ArrayRef {
         Arc::new(PrimitiveArray::<UInt32Type>::from_iter_values(
             tasks.iter().map(get),
         ))
     };
     let cgroups = PrimitiveArray::<UInt64Type>::from_iter_values(tasks.iter().map(|t| t.cgroup));
-    let comms: Vec<u8> = tasks.iter().flat_map(|t| as_text(&t.comm).0).collect();
+    let comms: Vec<u8> = tasks.iter().flat_map(|t| plain_comm(&t.comm).0).collect();
     let comms = FixedSizeBinaryArray::try_new(16, Buffer::from_vec(comms), None)?;
     let columns: Vec<ArrayRef> = vec![
         u32s(|t| t.pid),
@@ -231,6 +233,6 @@ fn dictionary(tasks: &[Task]) -> Result<StructArray, ArrowError> {
 }
 
 /// Encoding happens in memory and can't fail but by a mistake here.
-fn encoding(path: &Path, err: ArrowError) -> Error {
-    Error::Write(path.to_owned(), std::io::Error::other(err))
+fn encoding_error_at(path: &Path, err: ArrowError) -> TraceError {
+    TraceError::Write(path.to_owned(), std::io::Error::other(err))
 }

@@ -6,35 +6,38 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::columns::{Columns, ROWS_CAP};
-use super::flat::Pending;
-use super::jsonl::{self, Lines};
-use super::meta::Of;
-use super::names::Family;
+use super::event_columns::{EventColumns, MAX_PENDING_ROWS};
+use super::file_names::TableFamily;
+use super::flat_pending::PendingTable;
+use super::jsonl::{self, JsonLines};
+use super::meta::TraceIdentity;
 use super::sealer::Sealer;
-use super::side::{Process, Stack, StackCost};
-use super::tail_schema::{self, BATCH_ROWS};
-use super::tail_write::Tail;
-use super::{Ended, Error, Meta, SCHEMA, Sample, Wait, meta, names};
+use super::side_tables::{StackCost, TracedProcess, TracedStack};
+use super::tail_frame::MAX_BATCH_ROWS;
+use super::tail_schema;
+use super::tail_write::TailWriter;
+use super::{
+    RecordingEnd, SampleRow, TRACE_SCHEMA, TraceError, TraceMeta, WaitRow, file_names, meta,
+};
 use crate::{Shootdown, Tally};
 
-/// What is not in the files yet is lost when quell is killed: at most this and a tick.
-const TAIL_EVERY: Duration = Duration::from_millis(500);
-const TALLY_EVERY: Duration = Duration::from_secs(1);
-/// A tail is sealed from so many rows on.
-const TAIL_ROWS: u64 = 1 << 20;
+/// Rows that are not in the files yet are lost when quell is killed: those of at most this time, and of one call more.
+const TAIL_INTERVAL: Duration = Duration::from_millis(500);
+const TALLY_INTERVAL: Duration = Duration::from_secs(1);
+/// A tail of so many rows is sealed.
+const MIN_SEAL_ROWS: u64 = 1 << 20;
 
 /// `tally.json`.
 #[derive(Serialize)]
-struct Saved<'a> {
-    trace: Of,
+struct SavedTally<'a> {
+    trace: TraceIdentity,
     #[serde(flatten)]
     tally: &'a Tally,
 }
 
-/// What was recorded.
+/// How much was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct RecordingSummary {
     /// Shootdowns in the trace.
     pub shootdowns: u64,
     /// Rows in the trace.
@@ -45,35 +48,35 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// How far [`Writer::finish`] has come.
+/// How far [`TraceWriter::finish`] has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct SealProgress {
     /// Rows sealed.
     pub rows: u64,
     /// Rows there are.
     pub of: u64,
 }
 
-/// Writes a trace. Dropped without [`Writer::finish`], it leaves what a killed recording leaves.
-pub struct Writer {
+/// Writes a trace. Dropped without [`TraceWriter::finish`], it leaves a trace as a killed recording does.
+pub struct TraceWriter {
     dir: PathBuf,
-    meta: Meta,
-    columns: Columns,
+    meta: TraceMeta,
+    columns: EventColumns,
     /// The next shootdown's number.
     next_id: u64,
     dropped: u64,
     /// Rows in tails and segments.
     rows: u64,
-    tail: Option<Tail>,
+    tail: Option<TailWriter>,
     tails: u32,
     tail_rows: u64,
     tail_written: Instant,
-    waits: Pending<Wait>,
-    samples: Pending<Sample>,
+    waits: PendingTable<WaitRow>,
+    samples: PendingTable<SampleRow>,
     left_out: u64,
-    processes: Lines,
-    stacks: Lines,
-    /// What the table of stacks is replaced by in the end.
+    processes: JsonLines,
+    stacks: JsonLines,
+    /// The table of stacks is replaced by this in the end.
     final_stacks: Option<Vec<u8>>,
     account: Vec<u8>,
     account_is_new: bool,
@@ -85,210 +88,218 @@ pub struct Writer {
     _lock: File,
 }
 
-impl Writer {
+impl TraceWriter {
     /// Makes the directory and begins a trace there. `force` replaces a trace that is there, and
-    /// nothing else: what quell did not write is never removed.
+    /// nothing else: a file that quell did not write is never removed.
     ///
     /// # Errors
     ///
-    /// All are [`Error`]s: something is there already, or the directory can't be made.
-    pub fn create(dir: &Path, meta: &Meta, force: bool) -> anyhow::Result<Self> {
-        let lock = prepare(dir, force)?;
-        let meta = Meta {
-            schema: SCHEMA.to_owned(),
+    /// All are [`TraceError`]s: something is there already, or the directory can't be made.
+    pub fn create(dir: &Path, meta: &TraceMeta, force: bool) -> anyhow::Result<Self> {
+        let lock = prepare_dir(dir, force)?;
+        let meta = TraceMeta {
+            schema: TRACE_SCHEMA.to_owned(),
             ended: None,
             ..meta.clone()
         };
-        meta.write(dir)?;
+        meta.write_to(dir)?;
         Ok(Self {
             dir: dir.to_owned(),
             meta,
-            columns: Columns::new(BATCH_ROWS),
+            columns: EventColumns::new(MAX_BATCH_ROWS),
             next_id: 0,
             dropped: 0,
             rows: 0,
             tail: None,
             tails: 0,
-            tail_rows: TAIL_ROWS,
+            tail_rows: MIN_SEAL_ROWS,
             tail_written: Instant::now(),
-            waits: Pending::new(),
-            samples: Pending::new(),
+            waits: PendingTable::new(),
+            samples: PendingTable::new(),
             left_out: 0,
-            processes: Lines::create(dir, names::PROCESSES)?,
-            stacks: Lines::create(dir, names::STACKS)?,
+            processes: JsonLines::create(dir, file_names::PROCESSES_FILE)?,
+            stacks: JsonLines::create(dir, file_names::STACKS_FILE)?,
             final_stacks: None,
             account: Vec::new(),
             account_is_new: false,
             tally: Vec::new(),
             tally_is_new: false,
             tally_written: None,
-            sealer: Sealer::start(dir).map_err(|err| Error::Create(dir.to_owned(), err))?,
+            sealer: Sealer::start(dir).map_err(|err| TraceError::Create(dir.to_owned(), err))?,
             _lock: lock,
         })
     }
 
     /// Adds a shootdown, in memory. One that names no victim counts as having one that was not seen.
     #[inline]
-    pub fn push(&mut self, s: &Shootdown) {
-        if self.columns.rows() >= ROWS_CAP {
+    pub fn push_shootdown(&mut self, s: &Shootdown) {
+        if self.columns.row_count() >= MAX_PENDING_ROWS {
             self.dropped += 1;
             return;
         }
-        self.columns.push(self.next_id, s);
+        self.columns.push_shootdown(self.next_id, s);
         self.next_id += 1;
     }
 
     /// Adds a wait, in memory.
-    pub fn wait(&mut self, wait: &Wait) {
-        self.waits.push(wait);
+    pub fn push_wait(&mut self, wait: &WaitRow) {
+        self.waits.push_row(wait);
     }
 
     /// Adds a sample, in memory.
-    pub fn sample(&mut self, sample: &Sample) {
-        self.samples.push(sample);
+    pub fn push_sample(&mut self, sample: &SampleRow) {
+        self.samples.push_row(sample);
     }
 
     /// Counts waits and samples that found no room before they came here.
-    pub fn leave_out(&mut self, rows: u64) {
+    pub fn add_left_out(&mut self, rows: u64) {
         self.left_out += rows;
     }
 
-    /// Adds what was read of a process at a time, in memory. Of several of the same number all are kept.
-    pub fn process(&mut self, process: &Process) {
-        self.processes.add(process);
+    /// Adds a process as it was at a time, in memory. Of several with the same number all are kept.
+    pub fn push_process(&mut self, process: &TracedProcess) {
+        self.processes.add_row(process);
     }
 
     /// Adds a stack, in memory.
-    pub fn stack(&mut self, stack: &Stack) {
-        self.stacks.add(stack);
+    pub fn push_stack(&mut self, stack: &TracedStack) {
+        self.stacks.add_row(stack);
     }
 
-    /// Replaces all stacks, in memory: by those that have names, say. [`Writer::finish`] writes them.
-    pub fn replace_stacks(&mut self, stacks: &[Stack]) {
-        self.final_stacks = Some(jsonl::lines(stacks));
+    /// Replaces all stacks, in memory: by those that have names, say. [`TraceWriter::finish`] writes them.
+    pub fn replace_stacks(&mut self, stacks: &[TracedStack]) {
+        self.final_stacks = Some(jsonl::json_lines(stacks));
     }
 
-    /// Takes the account by stacks so far; the next [`Writer::tick`] that writes counts writes it too.
-    pub fn account(&mut self, costs: &[StackCost]) {
-        self.account = jsonl::lines(costs);
+    /// Takes the account by stacks so far; the next [`TraceWriter::write_due`] that writes counts writes it too.
+    pub fn set_account(&mut self, costs: &[StackCost]) {
+        self.account = jsonl::json_lines(costs);
         self.account_is_new = true;
     }
 
-    /// Takes the counts so far; the next [`Writer::tick`] that is due writes them.
-    pub fn tally(&mut self, tally: &Tally) {
+    /// Takes the counts so far; the next [`TraceWriter::write_due`] that is due writes them.
+    pub fn set_tally(&mut self, tally: &Tally) {
         self.tally.clear();
-        let trace = Of::from(&self.meta);
+        let trace = TraceIdentity::from(&self.meta);
         // Memory takes everything, and a tally has no map whose keys are no text.
-        self.tally_is_new = serde_json::to_writer(&mut self.tally, &Saved { trace, tally }).is_ok();
+        self.tally_is_new =
+            serde_json::to_writer(&mut self.tally, &SavedTally { trace, tally }).is_ok();
     }
 
-    /// Writes what is due: to be called every 100 ms or so.
+    /// Writes the rows and counts that are due. The recording calls it every 100 ms or so.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] and [`Error::Write`]. What could not be written is kept, within bounds, and
+    /// [`TraceError::Full`] and [`TraceError::Write`]. Rows that could not be written are kept, within bounds, and
     /// tried again by the next call.
-    pub fn tick(&mut self) -> anyhow::Result<()> {
-        if self.tail_written.elapsed() >= TAIL_EVERY || self.columns.rows() >= BATCH_ROWS / 2 {
-            self.write()?;
+    pub fn write_due(&mut self) -> anyhow::Result<()> {
+        if self.tail_written.elapsed() >= TAIL_INTERVAL
+            || self.columns.row_count() >= MAX_BATCH_ROWS / 2
+        {
+            self.write_rows()?;
         }
         if (self.tally_is_new || self.account_is_new)
             && self
                 .tally_written
-                .is_none_or(|t| t.elapsed() >= TALLY_EVERY)
+                .is_none_or(|t| t.elapsed() >= TALLY_INTERVAL)
         {
             self.write_counts()?;
         }
-        self.sealer.error().map_or(Ok(()), |err| Err(err.into()))
+        self.sealer
+            .take_error()
+            .map_or(Ok(()), |err| Err(err.into()))
     }
 
     /// Shootdowns that had to be left out because writing could not keep up.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub fn dropped_shootdowns(&self) -> u64 {
         self.dropped
     }
 
-    /// Writes and seals what is left, and marks the trace as ended at `monotonic_ns`, ns of
+    /// Writes and seals the rest, and marks the trace as ended at `monotonic_ns`, ns of
     /// CLOCK_MONOTONIC. `progress` is called whenever a segment is sealed.
     ///
     /// # Errors
     ///
-    /// As for [`Writer::tick`]. The trace is then left as by a recording that was killed.
+    /// As for [`TraceWriter::write_due`]. The trace is then left as by a recording that was killed.
     pub fn finish(
         mut self,
         monotonic_ns: u64,
-        mut progress: impl FnMut(Progress),
-    ) -> anyhow::Result<Summary> {
+        mut progress: impl FnMut(SealProgress),
+    ) -> anyhow::Result<RecordingSummary> {
         // Each part for itself: a full disk may still have room for the other.
-        let written = self.write();
+        let written = self.write_rows();
         let counted = self.write_counts();
-        let rotated = self
-            .last_tail()
-            .and_then(|tail| tail.map_or(Ok(()), |tail| self.sealer.rotate(Family::Events, tail)));
+        let rotated = self.last_tail().and_then(|tail| {
+            tail.map_or(Ok(()), |tail| {
+                self.sealer.rotate_tail(TableFamily::Events, tail)
+            })
+        });
         let rotated = rotated
-            .and(self.waits.end(&self.dir, &mut self.sealer))
-            .and(self.samples.end(&self.dir, &mut self.sealer));
-        let mut done = Progress {
+            .and(self.waits.end_tail(&self.dir, &mut self.sealer))
+            .and(self.samples.end_tail(&self.dir, &mut self.sealer));
+        let mut done = SealProgress {
             rows: 0,
-            of: self.rows + self.waits.rows() + self.samples.rows(),
+            of: self.rows + self.waits.row_count() + self.samples.row_count(),
         };
-        let sealed = self.sealer.finish(|rows| {
+        let sealed = self.sealer.seal_rest(|rows| {
             done.rows += rows;
             progress(done);
         });
         // after the tails are sealed, which makes room
         let named = match &self.final_stacks {
-            Some(lines) => names::replace(&self.dir, names::STACKS, lines),
+            Some(lines) => file_names::replace_file(&self.dir, file_names::STACKS_FILE, lines),
             None => Ok(()),
         };
         written.and(counted).and(rotated).and(sealed).and(named)?;
         let shootdowns = self.next_id;
-        self.meta.ended = Some(Ended {
+        self.meta.ended = Some(RecordingEnd {
             monotonic_ns,
             shootdowns,
             rows: self.rows,
-            waits: Some(self.waits.rows()),
-            samples: Some(self.samples.rows()),
+            waits: Some(self.waits.row_count()),
+            samples: Some(self.samples.row_count()),
             left_out: self.left_out + self.waits.left_out() + self.samples.left_out(),
         });
-        self.meta.write(&self.dir)?;
-        let size = |family: Family, segments| -> u64 {
-            let bytes = |n| std::fs::metadata(family.sealed(&self.dir, n)).map_or(0, |m| m.len());
+        self.meta.write_to(&self.dir)?;
+        let size = |family: TableFamily, segments| -> u64 {
+            let bytes =
+                |n| std::fs::metadata(family.sealed_path(&self.dir, n)).map_or(0, |m| m.len());
             (1..=segments).map(bytes).sum()
         };
-        Ok(Summary {
+        Ok(RecordingSummary {
             shootdowns,
             rows: self.rows,
             dropped: self.dropped,
-            bytes: size(Family::Events, self.tails)
-                + size(Family::Waits, self.waits.segments())
-                + size(Family::Samples, self.samples.segments()),
+            bytes: size(TableFamily::Events, self.tails)
+                + size(TableFamily::Waits, self.waits.segment_count())
+                + size(TableFamily::Samples, self.samples.segment_count()),
         })
     }
 
-    /// Side tables first, so that what events refer to is there when they are.
-    fn write(&mut self) -> Result<(), Error> {
-        self.processes.write(&self.dir)?;
-        self.stacks.write(&self.dir)?;
-        if self.columns.rows() > 0 && self.tail.is_none() {
-            self.tail = Some(Tail::create(
+    /// Writes side tables first, so that a row never refers to a process or a stack that is not there.
+    fn write_rows(&mut self) -> Result<(), TraceError> {
+        self.processes.write_pending(&self.dir)?;
+        self.stacks.write_pending(&self.dir)?;
+        if self.columns.row_count() > 0 && self.tail.is_none() {
+            self.tail = Some(TailWriter::create(
                 &self.dir,
-                Family::Events,
+                TableFamily::Events,
                 self.tails + 1,
-                tail_schema::schema(),
+                tail_schema::event_schema(),
             )?);
             self.tails += 1;
         }
         if let Some(tail) = &mut self.tail {
-            let before = tail.rows();
-            let result = tail.append(&mut self.columns);
-            self.rows += tail.rows() - before;
+            let before = tail.row_count();
+            let result = tail.append_columns(&mut self.columns);
+            self.rows += tail.row_count() - before;
             result?;
         }
-        self.waits.write(&self.dir, &mut self.sealer)?;
-        self.samples.write(&self.dir, &mut self.sealer)?;
-        if let Some(tail) = self.tail.take_if(|t| t.rows() >= self.tail_rows) {
-            self.sealer.rotate(Family::Events, tail)?;
+        self.waits.write_pending(&self.dir, &mut self.sealer)?;
+        self.samples.write_pending(&self.dir, &mut self.sealer)?;
+        if let Some(tail) = self.tail.take_if(|t| t.row_count() >= self.tail_rows) {
+            self.sealer.rotate_tail(TableFamily::Events, tail)?;
         }
         self.tail_written = Instant::now();
         Ok(())
@@ -296,23 +307,29 @@ impl Writer {
 
     /// The tail that is left, or one without rows where there has been none: a pattern of file names that finds no
     /// file is an error for most readers of Parquet.
-    fn last_tail(&mut self) -> Result<Option<Tail>, Error> {
+    fn last_tail(&mut self) -> Result<Option<TailWriter>, TraceError> {
         let tail = self.tail.take();
         if tail.is_some() || self.tails > 0 {
             return Ok(tail);
         }
         self.tails = 1;
-        Tail::create(&self.dir, Family::Events, 1, tail_schema::schema()).map(Some)
+        TailWriter::create(
+            &self.dir,
+            TableFamily::Events,
+            1,
+            tail_schema::event_schema(),
+        )
+        .map(Some)
     }
 
-    /// Those that are new.
-    fn write_counts(&mut self) -> Result<(), Error> {
+    /// Writes the tally and the account, where they are new.
+    fn write_counts(&mut self) -> Result<(), TraceError> {
         if self.tally_is_new {
-            names::replace(&self.dir, names::TALLY, &self.tally)?;
+            file_names::replace_file(&self.dir, file_names::TALLY_FILE, &self.tally)?;
             self.tally_is_new = false;
         }
         if self.account_is_new {
-            names::replace(&self.dir, names::ACCOUNT, &self.account)?;
+            file_names::replace_file(&self.dir, file_names::ACCOUNT_FILE, &self.account)?;
             self.account_is_new = false;
         }
         self.tally_written = Some(Instant::now());
@@ -330,34 +347,38 @@ impl Writer {
     /// For tests, which can't wait for half a second.
     #[cfg(test)]
     pub(super) fn write_now(&mut self) {
-        self.write().expect("the disk takes it");
+        self.write_rows().expect("the disk takes it");
     }
 
     /// For tests of disks that don't take it.
     #[cfg(test)]
     pub(super) fn try_write_now(&mut self) -> anyhow::Result<()> {
-        Ok(self.write()?)
+        Ok(self.write_rows()?)
     }
 }
 
 /// Makes room for a trace, and keeps others out of it.
-fn prepare(dir: &Path, force: bool) -> Result<File, Error> {
+fn prepare_dir(dir: &Path, force: bool) -> Result<File, TraceError> {
     match std::fs::create_dir(dir) {
-        Ok(()) => return lock(dir),
+        Ok(()) => return lock_dir(dir),
         Err(err) if err.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(err) => return Err(Error::Create(dir.to_owned(), err)),
+        Err(err) => return Err(TraceError::Create(dir.to_owned(), err)),
     }
     if !meta::is_trace(dir) {
-        return Err(Error::Occupied(dir.to_owned()));
+        return Err(TraceError::Occupied(dir.to_owned()));
     }
     if !force {
-        return Err(Error::Exists(dir.to_owned()));
+        return Err(TraceError::Exists(dir.to_owned()));
     }
-    let lock = lock(dir)?;
-    let write = |err| Error::write(dir, dir, err);
+    let lock = lock_dir(dir)?;
+    let write = |err| TraceError::from_write(dir, dir, err);
     for entry in std::fs::read_dir(dir).map_err(write)? {
         let entry = entry.map_err(write)?;
-        if entry.file_name().to_str().is_some_and(names::is_ours) {
+        if entry
+            .file_name()
+            .to_str()
+            .is_some_and(file_names::is_trace_file)
+        {
             std::fs::remove_file(entry.path()).map_err(write)?;
         }
     }
@@ -365,10 +386,10 @@ fn prepare(dir: &Path, force: bool) -> Result<File, Error> {
 }
 
 /// Some network file systems have no locks: then nobody is kept out.
-fn lock(dir: &Path) -> Result<File, Error> {
-    let file = File::open(dir).map_err(|err| Error::Create(dir.to_owned(), err))?;
+fn lock_dir(dir: &Path) -> Result<File, TraceError> {
+    let file = File::open(dir).map_err(|err| TraceError::Create(dir.to_owned(), err))?;
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(Error::Busy(dir.to_owned())),
+        Err(TryLockError::WouldBlock) => Err(TraceError::Busy(dir.to_owned())),
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }

@@ -1,7 +1,7 @@
 //! The names and arguments of slices.
 
 use quell_event::HolderRole;
-use quell_event::trace::{Row, Sample, Wait};
+use quell_event::trace::{EventRow, SampleRow, WaitRow};
 
 use super::names::{self, ArgName, InternedNames};
 use super::proto::{Arg, ArgValue, TrackEvent};
@@ -15,8 +15,8 @@ fn slice_arg(name: ArgName, value: ArgValue) -> Arg {
 
 /// The culprit's slice: cause, process, address range, and the code that asked. `rows` are those of the shootdown.
 pub(super) fn culprit_slice(
-    first: &Row,
-    rows: &[Row],
+    first: &EventRow,
+    rows: &[EventRow],
     names: &mut InternedNames<'_>,
 ) -> TrackEvent {
     let mut args = vec![
@@ -25,11 +25,14 @@ pub(super) fn culprit_slice(
         slice_arg(ArgName::Comm, ArgValue::String(names.comm_id(first.comm))),
         slice_arg(ArgName::Syscall, ArgValue::Int(first.syscall.into())),
     ];
-    if first.full() {
+    if first.is_full() {
         args.push(slice_arg(ArgName::Full, ArgValue::Bool(true)));
     } else {
         args.push(slice_arg(ArgName::Start, ArgValue::Pointer(first.start)));
-        args.push(slice_arg(ArgName::Pages, ArgValue::Uint(first.pages())));
+        args.push(slice_arg(
+            ArgName::Pages,
+            ArgValue::Uint(first.page_count()),
+        ));
     }
     args.push(slice_arg(
         ArgName::Victims,
@@ -57,7 +60,7 @@ fn stack_args(args: &mut Vec<Arg>, user: i32, kernel: i32, names: &mut InternedN
 }
 
 /// The slice of a thread that sleeps: why, in which call, and from which code.
-pub(super) fn waiter_slice(wait: &Wait, names: &mut InternedNames<'_>) -> TrackEvent {
+pub(super) fn waiter_slice(wait: &WaitRow, names: &mut InternedNames<'_>) -> TrackEvent {
     let mut args = vec![slice_arg(
         ArgName::Syscall,
         ArgValue::Int(wait.syscall.into()),
@@ -77,7 +80,7 @@ pub(super) fn waiter_slice(wait: &Wait, names: &mut InternedNames<'_>) -> TrackE
 }
 
 /// The slice of the thread that holds the lock: its call, and the thread that waits for it.
-pub(super) fn holder_slice(wait: &Wait, names: &mut InternedNames<'_>) -> TrackEvent {
+pub(super) fn holder_slice(wait: &WaitRow, names: &mut InternedNames<'_>) -> TrackEvent {
     let doing = wait.holder_doing.as_str();
     let name = if doing.is_empty() {
         names::of_mechanism(wait.mechanism)
@@ -100,7 +103,7 @@ pub(super) fn holder_slice(wait: &Wait, names: &mut InternedNames<'_>) -> TrackE
 }
 
 /// The mark of a sample: the mechanism, its part, and the code.
-pub(super) fn sample_mark(sample: &Sample, names: &mut InternedNames<'_>) -> TrackEvent {
+pub(super) fn sample_mark(sample: &SampleRow, names: &mut InternedNames<'_>) -> TrackEvent {
     let mut args = vec![
         slice_arg(ArgName::Cpu, ArgValue::Uint(sample.cpu.into())),
         slice_arg(
@@ -117,7 +120,7 @@ pub(super) fn sample_mark(sample: &Sample, names: &mut InternedNames<'_>) -> Tra
 }
 
 /// A victim's slice: the thread that ran there, and whether the flush was for an address space of others.
-pub(super) fn victim_slice(row: &Row, names: &mut InternedNames<'_>) -> TrackEvent {
+pub(super) fn victim_slice(row: &EventRow, names: &mut InternedNames<'_>) -> TrackEvent {
     TrackEvent {
         name_iid: Some(names::of_stall()),
         args: vec![

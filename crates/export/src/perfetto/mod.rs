@@ -15,7 +15,7 @@ use std::io::Write;
 use anyhow::Context as _;
 use prost::Message as _;
 use quell_event::Comm;
-use quell_event::trace::{Meta, Row, Sample, Wait};
+use quell_event::trace::{EventRow, SampleRow, TraceMeta, WaitRow};
 
 use crate::{Rows, Stacks};
 use counters::CounterBins;
@@ -83,7 +83,7 @@ pub fn write(rows: &Rows<'_>, stacks: &Stacks, out: &mut dyn Write) -> anyhow::R
 const SAMPLES_WIDTH_MS: u64 = 10;
 
 /// Counts a shootdown: itself where it begins, each stall where that begins.
-fn count_shootdown(rows: &[Row], counters: &mut CounterBins<2>) {
+fn count_shootdown(rows: &[EventRow], counters: &mut CounterBins<2>) {
     for row in rows {
         if row.is_first() {
             counters.add(row.t_ns, [1, 0]);
@@ -106,7 +106,7 @@ struct TracePackets<'a> {
 
 impl TracePackets<'_> {
     /// Writes the packets that hold for all others: the clock, and the names that are known beforehand.
-    fn write_preamble(&mut self, meta: &Meta) -> anyhow::Result<()> {
+    fn write_preamble(&mut self, meta: &TraceMeta) -> anyhow::Result<()> {
         self.write_packet(Packet {
             flags: Some(STATE_CLEARED),
             first: Some(true),
@@ -136,7 +136,7 @@ impl TracePackets<'_> {
     }
 
     /// The culprit's slice, and one for each victim that was seen, at which an arrow ends.
-    fn write_shootdown(&mut self, rows: &[Row]) -> anyhow::Result<()> {
+    fn write_shootdown(&mut self, rows: &[EventRow]) -> anyhow::Result<()> {
         let Some(culprit) = rows.first() else {
             return Ok(());
         };
@@ -158,7 +158,7 @@ impl TracePackets<'_> {
     }
 
     /// The slice of the thread that waits, and one of the holder, from which an arrow leads to the first.
-    fn write_wait(&mut self, wait: &Wait) -> anyhow::Result<()> {
+    fn write_wait(&mut self, wait: &WaitRow) -> anyhow::Result<()> {
         let mut flow = None;
         if wait.holder_tid != 0 {
             let mut event = events::holder_slice(wait, &mut self.names);
@@ -186,21 +186,23 @@ impl TracePackets<'_> {
         act: ThreadAct,
         thread: ThreadId,
         comm: &Comm,
-        wait: &Wait,
+        wait: &WaitRow,
         event: TrackEvent,
     ) -> anyhow::Result<()> {
         let (start, end) = (wait.t_ns, wait.t_ns.saturating_add(wait.wait_ns));
-        let spot = self.tracks.spot_of(act, thread, &comm.text(), start, end);
+        let spot = self
+            .tracks
+            .spot_of(act, thread, &comm.as_text(), start, end);
         self.slice_at(spot, start, end, event)
     }
 
     /// A mark on the thread's track.
-    fn write_mark(&mut self, sample: &Sample) -> anyhow::Result<()> {
+    fn write_mark(&mut self, sample: &SampleRow) -> anyhow::Result<()> {
         let thread = ThreadId {
             pid: sample.pid,
             tid: sample.tid,
         };
-        let uuid = self.tracks.thread_track(thread, &sample.comm.text());
+        let uuid = self.tracks.thread_track(thread, &sample.comm.as_text());
         self.new_tracks()?;
         let event = TrackEvent {
             track_uuid: Some(uuid),

@@ -137,7 +137,7 @@ impl<'a> InternedNames<'a> {
         if let Some(iid) = self.comms.get(&comm) {
             return *iid;
         }
-        let iid = self.intern(comm.text().into_owned());
+        let iid = self.intern(comm.as_text().into_owned());
         self.comms.insert(comm, iid);
         iid
     }

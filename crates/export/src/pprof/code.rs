@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use quell_event::trace::{Frame, Process};
+use quell_event::trace::{StackFrame, TracedProcess};
 
 use super::proto::{Function, Location, PprofProfile, ProfileLine, ProfileMapping};
 
@@ -19,7 +19,7 @@ type LocationKey = (Option<u32>, u64, u64);
 
 /// The tables.
 pub(super) struct CodeTables<'a> {
-    processes: &'a HashMap<u32, Process>,
+    processes: &'a HashMap<u32, TracedProcess>,
     strings: HashMap<String, i64>,
     string_table: Vec<String>,
     /// By name and file.
@@ -33,7 +33,7 @@ pub(super) struct CodeTables<'a> {
 }
 
 impl<'a> CodeTables<'a> {
-    pub(super) fn new(processes: &'a HashMap<u32, Process>) -> Self {
+    pub(super) fn new(processes: &'a HashMap<u32, TracedProcess>) -> Self {
         let mut code = Self {
             processes,
             strings: HashMap::new(),
@@ -62,7 +62,7 @@ impl<'a> CodeTables<'a> {
     }
 
     /// The number of a frame of a process, or of the kernel, from 1.
-    pub(super) fn location_id(&mut self, pid: Option<u32>, frame: &Frame) -> u64 {
+    pub(super) fn location_id(&mut self, pid: Option<u32>, frame: &StackFrame) -> u64 {
         let name = frame.symbol.clone().unwrap_or_else(|| frame.to_string());
         let function = self.function_id(&name, frame.module.as_deref().unwrap_or_default());
         let place = (pid, frame.addr, function);

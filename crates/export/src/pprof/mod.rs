@@ -35,7 +35,7 @@ pub fn write(
     weight: SampleWeight,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let processes = rows.trace().processes()?.rows;
+    let processes = rows.trace().read_processes()?.rows;
     let mut code = CodeTables::new(&processes);
     let mut sums = samples::origin_sums(rows)?;
     sums.extend(samples::account_sums(rows)?);
@@ -99,7 +99,7 @@ fn make_sample(
         SampledWork::Shootdown(_) => "cause",
         SampledWork::Memory(..) => "mechanism",
     };
-    let (comm, pid) = (origin.comm.text(), origin.pid.to_string());
+    let (comm, pid) = (origin.comm.as_text(), origin.pid.to_string());
     let labels = [
         Some((what, origin.what.name())),
         origin.what.part_name().map(|part| ("part", part)),

@@ -9,8 +9,11 @@ pub(crate) use times::base64_of;
 use std::io::Write;
 
 use proptest::prelude::*;
-use quell_event::trace::{Frame, Meta, Sample, Stack, StackCost, StackKind, Trace, Wait, Writer};
-use quell_event::{Cause, Comm, HolderRole, Mechanism, Part, Shootdown, Victim};
+use quell_event::trace::{
+    SampleRow, StackCost, StackFrame, StackKind, Trace, TraceMeta, TraceWriter, TracedStack,
+    WaitRow,
+};
+use quell_event::{Cause, Comm, HolderRole, Mechanism, MechanismPart, Shootdown, ShootdownVictim};
 
 use crate::{Rows, Stacks};
 
@@ -43,8 +46,8 @@ prop_compose! {
         bystander: bool,
         delay_ns in prop_oneof![0u32..3_000, any::<u32>()],
         stall_ns in prop_oneof![0u32..3_000, any::<u32>()],
-    ) -> Victim {
-        Victim { cpu, pid, tid: pid, comm, bystander, delay_ns, stall_ns }
+    ) -> ShootdownVictim {
+        ShootdownVictim { cpu, pid, tid: pid, comm, bystander, delay_ns, stall_ns }
     }
 }
 
@@ -75,17 +78,17 @@ fn shootdowns() -> impl Strategy<Value = Vec<Shootdown>> {
 
 /// Stacks 0 to 3; rows name 4 and 5 too, which are missing.
 fn some_stacks() -> Stacks {
-    let frame = |symbol: &str, addr| Frame {
+    let frame = |symbol: &str, addr| StackFrame {
         addr,
         symbol: (!symbol.is_empty()).then(|| symbol.to_owned()),
-        ..Frame::default()
+        ..StackFrame::default()
     };
     let stack = |id: i32, frames| {
-        let stack = Stack {
+        let stack = TracedStack {
             id: id.cast_unsigned(),
             kind: StackKind::User,
             frames,
-            ..Stack::default()
+            ..TracedStack::default()
         };
         (id, stack)
     };
@@ -126,9 +129,9 @@ impl Totals {
 fn cost(s: &Shootdown) -> StackCost {
     StackCost {
         pid: s.pid,
-        comm: s.comm.text().as_ref().into(),
+        comm: s.comm.as_text().as_ref().into(),
         mechanism: Mechanism::FaultAnon,
-        part: Part::Alloc,
+        part: MechanismPart::Alloc,
         stack: u32::try_from(s.user_stack).ok(),
         samples: 1,
         cpu_ns: s.wait_ns,
@@ -145,14 +148,14 @@ prop_compose! {
         mechanism in prop::option::of(prop::sample::select(Mechanism::ALL)),
         user_stack in -1i32..6, role in prop::option::of(prop::sample::select(HolderRole::ALL)),
         holder_tid in 0_u32..4, doing in prop::sample::select(vec!["", "mmap of 1 page", "write /proc/1/clear_refs"]),
-    ) -> Wait {
+    ) -> WaitRow {
         let has_holder = role.is_some() && holder_tid != 0;
-        Wait {
+        WaitRow {
             t_ns, wait_ns, pid: 9, tid, comm, mechanism, user_stack, role,
             holder_pid: if has_holder { 9 } else { 0 },
             holder_tid: if has_holder { holder_tid } else { 0 },
             holder_doing: if has_holder { doing.into() } else { "".into() },
-            ..Wait::default()
+            ..WaitRow::default()
         }
     }
 }
@@ -161,14 +164,14 @@ prop_compose! {
     fn sample()(
         t_ns in START_NS..START_NS + 10_000_000_000, samples in 1_u32..9, tid in 1_u32..4, comm in comm(),
         mechanism in prop::option::of(prop::sample::select(Mechanism::ALL)), user_stack in -1i32..6,
-    ) -> Sample {
+    ) -> SampleRow {
         let samples = if mechanism.is_some() { 1 } else { samples };
-        Sample { t_ns, samples, pid: 9, tid, comm, mechanism, user_stack, ..Sample::default() }
+        SampleRow { t_ns, samples, pid: 9, tid, comm, mechanism, user_stack, ..SampleRow::default() }
     }
 }
 
 /// What was recorded of the account, one by one.
-fn singles() -> impl Strategy<Value = (Vec<Wait>, Vec<Sample>)> {
+fn singles() -> impl Strategy<Value = (Vec<WaitRow>, Vec<SampleRow>)> {
     (
         prop::collection::vec(wait(), 0..40),
         prop::collection::vec(sample(), 0..40),
@@ -186,24 +189,24 @@ fn export(
 /// The same with waits and samples.
 fn export_with(
     all: &[Shootdown],
-    waits: &[Wait],
-    samples: &[Sample],
+    waits: &[WaitRow],
+    samples: &[SampleRow],
     write: impl FnOnce(&Rows<'_>, &mut dyn Write) -> anyhow::Result<()>,
 ) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace.quell");
-    let meta = Meta {
+    let meta = TraceMeta {
         start_monotonic_ns: START_NS,
         start_wall_ns: 1_700_000_000_000_000_000,
-        ..Meta::default()
+        ..TraceMeta::default()
     };
-    let mut writer = Writer::create(&path, &meta, false).unwrap();
+    let mut writer = TraceWriter::create(&path, &meta, false).unwrap();
     for s in all {
-        writer.push(s);
+        writer.push_shootdown(s);
     }
-    waits.iter().for_each(|wait| writer.wait(wait));
-    samples.iter().for_each(|sample| writer.sample(sample));
-    writer.account(&all.iter().map(cost).collect::<Vec<_>>());
+    waits.iter().for_each(|wait| writer.push_wait(wait));
+    samples.iter().for_each(|sample| writer.push_sample(sample));
+    writer.set_account(&all.iter().map(cost).collect::<Vec<_>>());
     writer.finish(START_NS, |_| ()).unwrap();
     let trace = Trace::open(&path).unwrap();
     let mut out = Vec::new();

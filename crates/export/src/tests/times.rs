@@ -122,7 +122,7 @@ proptest! {
         for line in reader.records() {
             let line = line.unwrap();
             let number = |name: &str| line[column(name)].parse::<u64>().unwrap();
-            prop_assert_eq!(&line[column("comm")], &name.text());
+            prop_assert_eq!(&line[column("comm")], &name.as_text());
             if number("victim_index") == 0 {
                 found.shootdowns += 1;
                 found.wait_ns += number("wait_ns");

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
-use quell_event::trace::{Row, UNSEEN_CPU};
-use quell_event::{Cause, Summary};
+use quell_event::trace::{EventRow, UNSEEN_CPU};
+use quell_event::{Cause, TallySummary};
 
 use super::{AnyNames, about};
 use crate::{Binner, PageLimits};
@@ -17,7 +17,7 @@ const TIGHT: PageLimits = PageLimits {
 };
 
 /// Rows of shootdowns with up to three victims, of few kinds or of any.
-fn rows() -> impl Strategy<Value = Vec<Row>> {
+fn rows() -> impl Strategy<Value = Vec<EventRow>> {
     let moment = prop_oneof![5 => 1_000_000u64..9_000_000, 1 => any::<u64>()];
     let number = || prop_oneof![4 => 0u32..6, 1 => any::<u32>()];
     let cpu = || prop_oneof![6 => 0u16..8, 1 => any::<u16>()];
@@ -37,7 +37,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
         for (id, (t_ns, cause, pid, cpu, user_stack, wait, victims)) in (0u64..).zip(shootdowns) {
             for (index, (at, whose, bystander, delay_ns, stall_ns)) in (0u16..).zip(victims) {
                 let seen = at != UNSEEN_CPU;
-                rows.push(Row {
+                rows.push(EventRow {
                     id,
                     victim_index: index,
                     t_ns,
@@ -51,7 +51,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
                     bystander: seen && bystander,
                     delay_ns: if seen { delay_ns } else { 0 },
                     stall_ns: if seen { stall_ns } else { 0 },
-                    ..Row::default()
+                    ..EventRow::default()
                 });
             }
         }
@@ -59,14 +59,14 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-fn binned(rows: &[Row], limits: PageLimits) -> Binner {
+fn binned(rows: &[EventRow], limits: PageLimits) -> Binner {
     let mut binner = Binner::new(limits);
     rows.iter().for_each(|r| binner.take(r, r.pid % 5));
     binner
 }
 
 /// Shootdowns, victims, wait and stall of some rows.
-fn amounts<'a>(rows: impl Iterator<Item = &'a Row>) -> [u64; 4] {
+fn amounts<'a>(rows: impl Iterator<Item = &'a EventRow>) -> [u64; 4] {
     rows.fold([0; 4], |mut sum, r| {
         let first = u64::from(r.is_first());
         sum[0] += first;
@@ -170,7 +170,7 @@ proptest! {
     #[test]
     fn any_rows_make_a_page(rows in rows()) {
         let mut page = Vec::new();
-        binned(&rows, TIGHT).write(&about(&Summary::default(), "any"), &AnyNames, &mut page).unwrap();
+        binned(&rows, TIGHT).write(&about(&TallySummary::default(), "any"), &AnyNames, &mut page).unwrap();
         prop_assert!(String::from_utf8(page).unwrap().ends_with("</html>\n"));
     }
 }

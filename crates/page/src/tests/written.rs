@@ -1,5 +1,5 @@
-use quell_event::trace::Row;
-use quell_event::{Cause, Comm, Summary};
+use quell_event::trace::EventRow;
+use quell_event::{Cause, Comm, TallySummary};
 
 use super::{AnyNames, about, fetches_nothing};
 use crate::{Binner, NameSource, PageLimits};
@@ -24,7 +24,7 @@ impl NameSource for Hostile {
 fn page(names: &dyn NameSource, title: &str) -> String {
     let mut binner = Binner::new(PageLimits::default());
     binner.take(
-        &Row {
+        &EventRow {
             t_ns: 5_000,
             cause: Cause::Munmap,
             pid: 7,
@@ -33,12 +33,12 @@ fn page(names: &dyn NameSource, title: &str) -> String {
             victim_pid: 8,
             stall_ns: 300,
             wait_ns: 900,
-            ..Row::default()
+            ..EventRow::default()
         },
         0,
     );
     let mut page = Vec::new();
-    let summary = Summary::default();
+    let summary = TallySummary::default();
     binner
         .write(&about(&summary, title), names, &mut page)
         .unwrap();
@@ -74,7 +74,7 @@ fn nothing_is_fetched() {
 #[test]
 fn nothing_is_a_page() {
     let mut page = Vec::new();
-    let summary = Summary::default();
+    let summary = TallySummary::default();
     Binner::new(PageLimits::default())
         .write(&about(&summary, "none"), &AnyNames, &mut page)
         .unwrap();

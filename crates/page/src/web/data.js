@@ -42,7 +42,7 @@ function unpackSpread(base64) {
   return steps;
 }
 
-// The lowest value of a bucket, ns: crates/event/src/hist.rs has the same.
+// The lowest value of a bucket, ns: crates/event/src/histogram.rs has the same.
 function lowest(bucket) {
   if (bucket < 64) return bucket;
   return ((bucket & 31) + 32) * 2 ** ((bucket >> 5) - 1);

@@ -79,7 +79,7 @@ pub(super) fn holder_action(h: &HolderRecord) -> String {
     let range = |name| format!("{name} of {}", page_count_text(h.args[1]));
     match h.nr {
         NR_FAULT => "page fault".to_owned(),
-        NR_KTHREAD => format!("kernel thread {}", Comm(h.comm).text()),
+        NR_KTHREAD => format!("kernel thread {}", Comm(h.comm).as_text()),
         0 | 17 | 19 => format!("read{}", file_suffix(h)),
         1 | 18 | 20 => format!("write{}", file_suffix(h)),
         9 => range("mmap"),

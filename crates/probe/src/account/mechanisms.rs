@@ -4,7 +4,7 @@
 //! way. The rules are tried from the special to the general: compaction happens within a fault, a fault within a system
 //! call, and zeroing within all of them.
 
-use quell_event::{Mechanism, Part};
+use quell_event::{Mechanism, MechanismPart};
 
 use super::layout::{NR_FAULT, NR_KTHREAD, WAIT_LOCK, WAIT_MMAP};
 use crate::stack_causes::without_suffix;
@@ -523,7 +523,7 @@ fn mechanism_of_call(nr: i32) -> Option<Mechanism> {
 }
 
 /// The part of a mechanism that a function belongs to; the innermost function that is listed decides.
-const PART_RULES: &[(&[&str], Part)] = &[
+const PART_RULES: &[(&[&str], MechanismPart)] = &[
     (
         &[
             "native_queued_spin_lock_slowpath",
@@ -533,7 +533,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "pv_*lock*",
             "_raw_spin_lock*",
         ],
-        Part::Spin,
+        MechanismPart::Spin,
     ),
     (
         &[
@@ -544,7 +544,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "folio_copy",
             "copy_user_large_folio",
         ],
-        Part::Copy,
+        MechanismPart::Copy,
     ),
     (
         &[
@@ -565,7 +565,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "consume_stock",
             "drain_stock",
         ],
-        Part::Memcg,
+        MechanismPart::Memcg,
     ),
     (
         &[
@@ -585,7 +585,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "___slab_alloc",
             "__slab_alloc*",
         ],
-        Part::Alloc,
+        MechanismPart::Alloc,
     ),
     (
         &[
@@ -604,7 +604,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "kmem_cache_free*",
             "__page_cache_release",
         ],
-        Part::Free,
+        MechanismPart::Free,
     ),
     (
         &[
@@ -617,7 +617,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "__lru_*",
             "lru_cache_add*",
         ],
-        Part::Lru,
+        MechanismPart::Lru,
     ),
     (
         &[
@@ -627,7 +627,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "tlb_flush*",
             "kvm_flush_tlb_*",
         ],
-        Part::Flush,
+        MechanismPart::Flush,
     ),
     (
         &[
@@ -637,7 +637,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "page_remove_rmap*",
             "__folio_*rmap*",
         ],
-        Part::Rmap,
+        MechanismPart::Rmap,
     ),
     (
         &[
@@ -663,7 +663,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "walk_*",
             "__walk_page_range",
         ],
-        Part::Tables,
+        MechanismPart::Tables,
     ),
     (
         &[
@@ -681,7 +681,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
             "remove_vma",
             "can_vma_merge*",
         ],
-        Part::Mappings,
+        MechanismPart::Mappings,
     ),
 ];
 
@@ -689,7 +689,7 @@ const PART_RULES: &[(&[&str], Part)] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StackClass {
     pub(crate) mechanism: Mechanism,
-    pub(crate) part: Part,
+    pub(crate) part: MechanismPart,
 }
 
 /// Whether a name matches a pattern, in which `*` stands for any text, or none.
@@ -816,8 +816,8 @@ pub(super) fn classify_stack(
             Mechanism::Zeroing
             | Mechanism::ShootdownWait
             | Mechanism::LockMmap
-            | Mechanism::LockRmap => Part::Other,
-            _ => part.unwrap_or(Part::Other),
+            | Mechanism::LockRmap => MechanismPart::Other,
+            _ => part.unwrap_or(MechanismPart::Other),
         },
     })
 }
@@ -831,7 +831,7 @@ pub(super) fn classify_by_call(nr: i32, flags: u32) -> Option<StackClass> {
     };
     Some(StackClass {
         mechanism,
-        part: Part::Other,
+        part: MechanismPart::Other,
     })
 }
 
@@ -849,19 +849,19 @@ mod tests {
         let cases = [
             (
                 "clear_page_erms clear_huge_page __do_huge_pmd_anonymous_page do_huge_pmd_anonymous_page __handle_mm_fault handle_mm_fault do_user_addr_fault exc_page_fault asm_exc_page_fault",
-                Some((Mechanism::Zeroing, Part::Other)),
+                Some((Mechanism::Zeroing, MechanismPart::Other)),
             ),
             (
                 "rmqueue_bulk get_page_from_freelist __alloc_frozen_pages_noprof alloc_anon_folio do_anonymous_page __handle_mm_fault handle_mm_fault exc_page_fault asm_exc_page_fault",
-                Some((Mechanism::FaultAnon, Part::Alloc)),
+                Some((Mechanism::FaultAnon, MechanismPart::Alloc)),
             ),
             (
                 "clear_page_erms get_page_from_freelist __alloc_pages pte_alloc_one __pte_alloc do_anonymous_page handle_mm_fault exc_page_fault",
-                Some((Mechanism::FaultAnon, Part::Alloc)),
+                Some((Mechanism::FaultAnon, MechanismPart::Alloc)),
             ),
             (
                 "osq_lock rwsem_optimistic_spin rwsem_down_write_slowpath down_write_killable vm_mmap_pgoff do_syscall_64",
-                Some((Mechanism::LockMmap, Part::Other)),
+                Some((Mechanism::LockMmap, MechanismPart::Other)),
             ),
             (
                 "osq_lock __mutex_lock pipe_write vfs_write do_syscall_64",
@@ -873,7 +873,7 @@ mod tests {
             ),
             (
                 "smp_call_function_many_cond on_each_cpu_cond_mask flush_tlb_mm_range tlb_finish_mmu zap_page_range_single madvise_vma_behavior do_madvise",
-                Some((Mechanism::ShootdownWait, Part::Other)),
+                Some((Mechanism::ShootdownWait, MechanismPart::Other)),
             ),
             (
                 "smp_call_function_many_cond on_each_cpu_cond_mask membarrier_global_expedited do_syscall_64",
@@ -881,15 +881,15 @@ mod tests {
             ),
             (
                 "shrink_folio_list shrink_lruvec do_try_to_free_pages try_to_free_pages alloc_anon_folio do_anonymous_page handle_mm_fault exc_page_fault",
-                Some((Mechanism::ReclaimDirect, Part::Other)),
+                Some((Mechanism::ReclaimDirect, MechanismPart::Other)),
             ),
             (
                 "copy_pte_range copy_page_range dup_mmap dup_mm copy_process kernel_clone do_syscall_64",
-                Some((Mechanism::Fork, Part::Tables)),
+                Some((Mechanism::Fork, MechanismPart::Tables)),
             ),
             (
                 "free_unref_folios folios_put_refs tlb_batch_pages_flush tlb_finish_mmu vms_clear_ptes do_vmi_align_munmap __vm_munmap",
-                Some((Mechanism::Unmap, Part::Free)),
+                Some((Mechanism::Unmap, MechanismPart::Free)),
             ),
             (
                 "__do_softirq __irq_exit_rcu sysvec_apic_timer_interrupt asm_sysvec_apic_timer_interrupt do_anonymous_page handle_mm_fault exc_page_fault",
@@ -898,15 +898,15 @@ mod tests {
             ("tcp_sendmsg sock_write_iter vfs_write do_syscall_64", None),
             (
                 "osq_lock rwsem_optimistic_spin rwsem_down_write_slowpath down_write __mmap_region mmap_region do_mmap vm_mmap_pgoff do_syscall_64",
-                Some((Mechanism::LockRmap, Part::Other)),
+                Some((Mechanism::LockRmap, MechanismPart::Other)),
             ),
             (
                 "ext4_dirty_inode file_update_time ext4_page_mkwrite do_page_mkwrite do_wp_page __handle_mm_fault handle_mm_fault do_user_addr_fault exc_page_fault asm_exc_page_fault",
-                Some((Mechanism::FaultFile, Part::Other)),
+                Some((Mechanism::FaultFile, MechanismPart::Other)),
             ),
             (
                 "shrink_lruvec shrink_node balance_pgdat kswapd kthread ret_from_fork",
-                Some((Mechanism::Kswapd, Part::Other)),
+                Some((Mechanism::Kswapd, MechanismPart::Other)),
             ),
         ];
         for (text, expected) in cases {

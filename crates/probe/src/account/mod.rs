@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
 use quell_event::Account;
-use quell_event::trace::{Stack, StackCost};
+use quell_event::trace::{StackCost, TracedStack};
 
 use crate::bpf_maps;
 use crate::error::{Error, Result};
@@ -239,12 +239,12 @@ impl Accounting {
     /// The stacks that have been resolved since the last call. Whoever takes them has them named, which takes a while, and
     /// passes them to [`Self::learn_functions`].
     #[must_use]
-    pub fn take_stacks(&self) -> Vec<Stack> {
+    pub fn take_stacks(&self) -> Vec<TracedStack> {
         self.totals.borrow_mut().take_stacks()
     }
 
     /// Learns the functions of stacks that have been named.
-    pub fn learn_functions(&self, stacks: &[Stack]) {
+    pub fn learn_functions(&self, stacks: &[TracedStack]) {
         self.totals.borrow_mut().learn_functions(stacks);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quell_event::trace::{Sample, Wait};
+use quell_event::trace::{SampleRow, WaitRow};
 use quell_event::{Comm, HolderRole, NO_STACK, Text};
 
 use super::holder;
@@ -27,10 +27,10 @@ pub(super) struct RowStacks {
 /// Samples and waits that came since somebody took them last.
 #[derive(Default)]
 pub(super) struct Singles {
-    waits: Vec<Wait>,
-    samples: Vec<Sample>,
+    waits: Vec<WaitRow>,
+    samples: Vec<SampleRow>,
     /// Samples that show no memory management, by CPU and thread.
-    others: HashMap<(u32, u32), Sample>,
+    others: HashMap<(u32, u32), SampleRow>,
     left_out: u64,
 }
 
@@ -71,13 +71,13 @@ pub(super) fn wait_holder_action(wait: &WaitRecord) -> String {
 impl Singles {
     /// Keeps a sample; without `stacks` it shows no memory management.
     pub(super) fn keep_sample(&mut self, head: &AccountSampleHead, stacks: Option<RowStacks>) {
-        let mut sample = Sample {
+        let mut sample = SampleRow {
             t_ns: head.t_ns,
             cpu: narrow_or(head.cpu, u16::MAX),
             pid: head.tgid,
             tid: head.tid,
             comm: Comm(head.thread),
-            ..Sample::default()
+            ..SampleRow::default()
         };
         if let Some(stacks) = stacks {
             sample.mechanism = Some(stacks.class.mechanism);
@@ -106,7 +106,7 @@ impl Singles {
         }
     }
 
-    fn push_sample(&mut self, sample: Sample) {
+    fn push_sample(&mut self, sample: SampleRow) {
         if self.samples.len() < MAX_KEPT_ROWS {
             self.samples.push(sample);
         } else {
@@ -122,7 +122,7 @@ impl Singles {
         }
         let role = holder_role(wait);
         let is_lock = role.is_some();
-        self.waits.push(Wait {
+        self.waits.push(WaitRow {
             t_ns: wait.end_ns.saturating_sub(wait.ns),
             wait_ns: wait.ns,
             pid: wait.tgid,
@@ -178,9 +178,9 @@ impl Singles {
 #[derive(Default)]
 pub struct SinglesTaken {
     /// In the order in which they ended.
-    pub waits: Vec<Wait>,
+    pub waits: Vec<WaitRow>,
     /// In the order in which they were taken.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<SampleRow>,
     /// How many more there were that found no room.
     pub left_out: u64,
 }
@@ -188,14 +188,14 @@ pub struct SinglesTaken {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quell_event::{Mechanism, Part};
+    use quell_event::{Mechanism, MechanismPart};
 
     use super::*;
 
     const FOUND: RowStacks = RowStacks {
         class: StackClass {
             mechanism: Mechanism::LockMmap,
-            part: Part::Spin,
+            part: MechanismPart::Spin,
         },
         kernel_stack: 7,
         user_stack: UNNUMBERED_STACK,

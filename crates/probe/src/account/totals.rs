@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::MapHandle;
-use quell_event::trace::{Frame, Stack, StackCost, StackKind};
+use quell_event::trace::{StackCost, StackFrame, StackKind, TracedStack};
 use quell_event::{
-    Account, AccountRow, Comm, HolderRole, HolderRow, Mechanism, Part, ProcessTime, Text,
+    Account, AccountRow, Comm, HolderRole, HolderRow, Mechanism, MechanismPart, ProcessTime, Text,
 };
 
 use super::layout::{
@@ -51,7 +51,7 @@ type KernelKey = (Box<[u64]>, i32);
 struct TotalsKey {
     pid: u32,
     mechanism: Mechanism,
-    part: Part,
+    part: MechanismPart,
     /// One more than the advice that was given; 0 for none.
     advice: u32,
     stack: u32,
@@ -130,7 +130,7 @@ pub(super) struct AccountTotals {
     /// How many of `unresolved`, from the first on, have had the mappings of their processes read.
     maps_seen: usize,
     /// Stacks whose code is found, until somebody takes them to have them named.
-    stacks: Vec<Stack>,
+    stacks: Vec<TracedStack>,
     /// By the number of each stack that has been named.
     origins: HashMap<u32, StackOrigin>,
     rows: HashMap<TotalsKey, AccountCost>,
@@ -239,7 +239,7 @@ impl AccountTotals {
     fn named_process_time(&mut self, pid: u32, comm: [u8; 16]) -> &mut ProcessTime {
         let process = self.process_time(pid);
         // A process's name changes with exec, and the last one counts.
-        let comm = Text::from(Comm(comm).text());
+        let comm = Text::from(Comm(comm).as_text());
         if process.comm != comm {
             process.comm = comm;
         }
@@ -565,12 +565,12 @@ impl AccountTotals {
 
     /// The stacks that were resolved since the last call: whoever takes them has them named, and passes them to
     /// [`Self::learn_functions`].
-    pub(super) fn take_stacks(&mut self) -> Vec<Stack> {
+    pub(super) fn take_stacks(&mut self) -> Vec<TracedStack> {
         std::mem::take(&mut self.stacks)
     }
 
     /// Learns the functions of stacks that have been named.
-    pub(super) fn learn_functions(&mut self, stacks: &[Stack]) {
+    pub(super) fn learn_functions(&mut self, stacks: &[TracedStack]) {
         let of_programs = stacks.iter().filter(|s| s.kind == StackKind::User);
         let named = of_programs.map(|s| (s.id, find_origin(s)));
         self.origins.extend(named);
@@ -602,7 +602,7 @@ impl AccountTotals {
         let origins = &self.origins;
         let mut account = Account::default();
         // Stacks of one function are one row.
-        let mut rows: HashMap<(u32, Mechanism, Part, u32, StackOrigin), AccountCost> =
+        let mut rows: HashMap<(u32, Mechanism, MechanismPart, u32, StackOrigin), AccountCost> =
             HashMap::new();
         for (key, cost) in &self.rows {
             let origin = origins.get(&key.stack);
@@ -641,7 +641,7 @@ impl AccountTotals {
                 pid: key.pid,
                 mechanism: key.mechanism,
                 holder_pid: key.holder_pid,
-                holder_comm: key.comm.text().as_ref().into(),
+                holder_comm: key.comm.as_text().as_ref().into(),
                 doing: key.doing.as_str().into(),
                 role: key.role,
                 waits: cost.waits,
@@ -718,12 +718,12 @@ fn is_one_of(name: &str, begins: &[&str]) -> bool {
 
 /// The function that caused the work, and its file: the innermost one outside of the C library and of allocators, with the
 /// allocator's function that it called, if there is one. A stack without such a function is named by its innermost.
-fn find_origin(stack: &Stack) -> StackOrigin {
-    let base = |frame: &Frame| {
+fn find_origin(stack: &TracedStack) -> StackOrigin {
+    let base = |frame: &StackFrame| {
         let module = frame.module.as_deref().unwrap_or_default();
         module.rsplit('/').next().unwrap_or(module).to_owned()
     };
-    let is_known = |frame: &&Frame| frame.module.is_some() || frame.symbol.is_some();
+    let is_known = |frame: &&StackFrame| frame.module.is_some() || frame.symbol.is_some();
     let mut allocator = Text::default();
     let mut first = None;
     for frame in stack.frames.iter().filter(is_known) {
@@ -761,11 +761,11 @@ fn find_origin(stack: &Stack) -> StackOrigin {
 mod tests {
     use super::*;
 
-    fn frame(symbol: Option<&str>, module: Option<&str>) -> Frame {
-        Frame {
+    fn frame(symbol: Option<&str>, module: Option<&str>) -> StackFrame {
+        StackFrame {
             symbol: symbol.map(str::to_owned),
             module: module.map(str::to_owned),
-            ..Frame::default()
+            ..StackFrame::default()
         }
     }
 
@@ -773,10 +773,10 @@ mod tests {
     /// is named.
     #[test]
     fn origins_are_outside_of_libraries() {
-        let of = |frames: &[Frame]| {
-            let stack = Stack {
+        let of = |frames: &[StackFrame]| {
+            let stack = TracedStack {
                 frames: frames.to_vec(),
-                ..Stack::default()
+                ..TracedStack::default()
             };
             let origin = find_origin(&stack);
             (origin.function.to_string(), origin.file.to_string())
@@ -802,9 +802,9 @@ mod tests {
     fn allocators_are_named_beside_their_callers() {
         let of = |frames: &[(&str, &str)]| {
             let frames = frames.iter().map(|(s, m)| frame(Some(s), Some(m)));
-            let stack = Stack {
+            let stack = TracedStack {
                 frames: frames.collect(),
-                ..Stack::default()
+                ..TracedStack::default()
             };
             let origin = find_origin(&stack);
             format!("{} | {}", origin.function, origin.allocator)

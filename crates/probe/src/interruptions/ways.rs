@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use quell_event::{Backtraces, Way};
+use quell_event::{Backtraces, ShootdownPath};
 
 use crate::error::Result;
 use crate::resolver::is_probe_function;
@@ -41,7 +41,7 @@ pub(super) fn name_ways(
     all.sort_by_key(|(sides, came)| (Reverse(came.shootdowns), **sides));
     let rare = all.split_off(all.len().min(MAX_NAMED_WAYS));
     // Two places in one function are two stacks, but one way.
-    let mut told: Vec<Way> = Vec::new();
+    let mut told: Vec<ShootdownPath> = Vec::new();
     for (&(culprit, victim), came) in all {
         let (culprit, victim) = (
             without_probe_functions(named(culprit)?),
@@ -54,7 +54,7 @@ pub(super) fn name_ways(
             way.shootdowns += came.shootdowns;
             way.stall_ns += came.stall_ns;
         } else {
-            told.push(Way {
+            told.push(ShootdownPath {
                 culprit,
                 victim,
                 shootdowns: came.shootdowns,

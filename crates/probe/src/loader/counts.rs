@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
-use quell_event::{Cause, Counts, CulpritTally, Histogram, Tally, VictimTally};
+use quell_event::{Cause, CulpritTally, Histogram, ShootdownCounts, Tally, VictimTally};
 
 use super::{MIN_QUIET_TIME, Probe, tlb_interrupts};
 use crate::bpf_maps::read_value;
@@ -87,12 +87,12 @@ impl Probe {
     }
 
     fn add_culprit(&self, index: u32, known: &mut TallyIndex, tally: &mut Tally) -> Result<()> {
-        let mut counts = Counts::default();
+        let mut counts = ShootdownCounts::default();
         for cpu in read_per_cpu(&self.maps.culprit_tallies, index)? {
             let Some(c) = layout::read_pod::<CulpritCounts>(&cpu) else {
                 continue;
             };
-            counts.add(&Counts {
+            counts.add(&ShootdownCounts {
                 shootdowns: c.shootdowns,
                 full: c.full,
                 pages: c.pages,
@@ -103,7 +103,7 @@ impl Probe {
             });
             tally.untimed += c.untimed;
         }
-        if counts == Counts::default() {
+        if counts == ShootdownCounts::default() {
             return Ok(());
         }
         let who = self.causes.borrow_mut().find_culprit(index)?;
@@ -152,12 +152,12 @@ impl Probe {
         let info = read_value(&self.maps.victim_infos, index)?;
         let info: VictimInfo = layout::read_pod(&info).unwrap_or_default();
         let (pid, cgroup, comm) = if index == 0 {
-            (0, 0, quell_event::MORE.to_owned())
+            (0, 0, quell_event::CROWDED_NAME.to_owned())
         } else if self.by_cgroup {
             let high = u64::from(info.bystander >> 1);
             (0, high << 32 | u64::from(info.tgid), String::new())
         } else {
-            let comm = quell_event::Comm(info.comm).text().into_owned();
+            let comm = quell_event::Comm(info.comm).as_text().into_owned();
             (info.tgid, 0, comm)
         };
         tally.victims.push(VictimTally {
@@ -172,7 +172,7 @@ impl Probe {
     }
 
     fn add_histograms(&self, tally: &mut Tally) -> Result<()> {
-        let totals = tally.totals();
+        let totals = tally.total_counts();
         let kinds = [
             (layout::HIST_WAIT, &mut tally.wait, totals.wait_ns),
             (layout::HIST_DELAY, &mut tally.delay, totals.delay_ns),
@@ -229,7 +229,7 @@ fn rename_started(tally: &mut Tally) {
 /// tell, in the end, when no round is under way.
 fn add_unseen(tally: &mut Tally) {
     let hits = tally.victims.iter().map(|v| v.hits).sum();
-    let missing = tally.totals().victims.saturating_sub(hits);
+    let missing = tally.total_counts().victims.saturating_sub(hits);
     tally.unseen = tally.unseen.max(missing);
 }
 
@@ -241,7 +241,7 @@ fn add_histogram(hist: &mut Histogram, bytes: &[u8]) {
         u64::from_ne_bytes(word)
     });
     let max = words.clone().next_back().unwrap_or(0);
-    hist.add_counts(words.take(quell_event::hist::BUCKETS), max);
+    hist.add_counts(words.take(quell_event::histogram::BUCKET_COUNT), max);
 }
 
 fn read_per_cpu(map: &MapHandle, key: u32) -> Result<Vec<Vec<u8>>> {

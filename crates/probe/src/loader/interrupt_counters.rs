@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libbpf_rs::MapHandle;
-use quell_event::Matrix;
+use quell_event::InterruptMatrix;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::Probe;
@@ -77,12 +77,12 @@ impl Probe {
     /// 2^32: take the difference of two readings. It has every shootdown on the machine, whatever the
     /// scope, quell's own included.
     #[must_use]
-    pub fn interrupt_matrix(&self) -> Matrix {
+    pub fn interrupt_matrix(&self) -> InterruptMatrix {
         let cpus = self.cpus as usize;
-        let mut matrix = Matrix::new(cpus);
+        let mut matrix = InterruptMatrix::new(cpus);
         for victim in 0..cpus {
             for culprit in 0..cpus {
-                matrix.set(culprit, victim, self.interrupts_by_cpu.get(victim, culprit));
+                matrix.set_hits(culprit, victim, self.interrupts_by_cpu.get(victim, culprit));
             }
         }
         matrix

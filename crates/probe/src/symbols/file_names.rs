@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use quell_event::trace::Mark;
+use quell_event::trace::MissingNameReason;
 use quell_host::functions::{self, ReadRef, Table};
 
 use super::{debug_file, demangle, go_table, mini_debug};
@@ -17,9 +17,9 @@ pub(super) fn names_in_file<'d>(
     path: &Path,
     roots: &[OwnedFd],
     offsets: &[u64],
-) -> Vec<Result<String, Mark>> {
+) -> Vec<Result<String, MissingNameReason>> {
     if !functions::is_elf(data) {
-        return vec![Err(Mark::Unreadable); offsets.len()];
+        return vec![Err(MissingNameReason::Unreadable); offsets.len()];
     }
     let mut search = NameSearch::new(data, offsets);
     if !search.ask_table(|at| functions::names_at(data, Table::Full, at)) {
@@ -37,7 +37,7 @@ pub(super) fn names_in_file<'d>(
     search
         .names
         .into_iter()
-        .map(|name| name.ok_or(Mark::Stripped))
+        .map(|name| name.ok_or(MissingNameReason::Stripped))
         .collect()
 }
 

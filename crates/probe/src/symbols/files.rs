@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use quell_event::trace::{Mark, Module};
+use quell_event::trace::{MappedModule, MissingNameReason};
 use quell_host::contents::Contents;
 use quell_host::functions;
 use quell_host::maps::Mapping;
@@ -152,7 +152,7 @@ impl CodeFiles {
     }
 
     /// The number of a file that a trace knows of.
-    pub(crate) fn recall_file(&mut self, pid: u32, module: &Module) -> u32 {
+    pub(crate) fn recall_file(&mut self, pid: u32, module: &MappedModule) -> u32 {
         let known = KnownFile {
             path: PathBuf::from(&module.path),
             dev: module.dev,
@@ -231,16 +231,25 @@ impl CodeFiles {
     /// # Errors
     ///
     /// The mark for its frames.
-    pub(crate) fn file_contents(&self, number: u32) -> Result<Contents, Mark> {
-        let known = self.known_file(number).ok_or(Mark::Unreadable)?;
+    pub(crate) fn file_contents(&self, number: u32) -> Result<Contents, MissingNameReason> {
+        let known = self
+            .known_file(number)
+            .ok_or(MissingNameReason::Unreadable)?;
         if let Some(file) = &known.held {
-            let same_file = file.try_clone().map_err(|_| Mark::Unreadable)?;
-            let data = open_files::whole_contents(same_file).map_err(|_| Mark::Unreadable)?;
+            let same_file = file
+                .try_clone()
+                .map_err(|_| MissingNameReason::Unreadable)?;
+            let data =
+                open_files::whole_contents(same_file).map_err(|_| MissingNameReason::Unreadable)?;
             // The file may have been written over in place, against all custom.
             let same = functions::build_id(&data) == known.build_id;
-            return if same { Ok(data) } else { Err(Mark::Replaced) };
+            return if same {
+                Ok(data)
+            } else {
+                Err(MissingNameReason::Replaced)
+            };
         }
-        let mut mark = Mark::Unreadable;
+        let mut mark = MissingNameReason::Unreadable;
         for root in self.root_folders(number) {
             let Ok(file) = open_files::open_within(root, &known.path) else {
                 continue;
@@ -250,7 +259,7 @@ impl CodeFiles {
             };
             match known.is_same(&meta, &data) {
                 Some(true) => return Ok(data),
-                Some(false) => mark = Mark::Replaced,
+                Some(false) => mark = MissingNameReason::Replaced,
                 None => {}
             }
         }

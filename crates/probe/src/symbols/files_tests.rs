@@ -47,11 +47,17 @@ fn others_are_not_taken() {
     let mut files = CodeFiles::new(Path::new("/"));
     let number = files.hold_file(std::process::id(), &mapping).unwrap();
     assert!(files.held_file(number).is_none());
-    assert_eq!(files.file_contents(number).err(), Some(Mark::Replaced));
+    assert_eq!(
+        files.file_contents(number).err(),
+        Some(MissingNameReason::Replaced)
+    );
     mapping.inode += 1;
     mapping.path = Some("/no/such/file".into());
     let number = files.hold_file(std::process::id(), &mapping).unwrap();
-    assert_eq!(files.file_contents(number).err(), Some(Mark::Unreadable));
+    assert_eq!(
+        files.file_contents(number).err(),
+        Some(MissingNameReason::Unreadable)
+    );
 }
 
 /// An ELF file with this build id and nothing else.
@@ -131,7 +137,10 @@ fn unopened_files() {
     assert!(files.held_file(number).is_none());
     assert!(files.file_contents(number).is_ok());
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    assert_eq!(files.file_contents(number).err(), Some(Mark::Unreadable));
+    assert_eq!(
+        files.file_contents(number).err(),
+        Some(MissingNameReason::Unreadable)
+    );
 
     let links = root.path().join("proc/1/map_files");
     std::fs::create_dir_all(&links).unwrap();

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use quell_event::trace::{Mark, Module, Process, Stack};
+use quell_event::trace::{MappedModule, MissingNameReason, TracedProcess, TracedStack};
 use quell_host::maps;
 
 use super::*;
 
 /// This process, as a trace would have it, and where a function of it lies.
-fn own(build_id: bool) -> (Process, Stack) {
+fn own(build_id: bool) -> (TracedProcess, TracedStack) {
     let pid = std::process::id();
     let maps = maps::read(Path::new("/"), pid).unwrap();
     let address = later_names as *const () as u64;
@@ -16,7 +16,7 @@ fn own(build_id: bool) -> (Process, Stack) {
     let mut files = CodeFiles::new(Path::new("/"));
     files.hold_file(pid, mapping).unwrap();
     let path = mapping.path.clone().unwrap().display().to_string();
-    let module = Module {
+    let module = MappedModule {
         path: path.clone(),
         start: mapping.start,
         end: mapping.end,
@@ -24,25 +24,25 @@ fn own(build_id: bool) -> (Process, Stack) {
         dev: device_number(mapping),
         inode: mapping.inode,
         build_id: files.build_id(pid, mapping).filter(|_| build_id),
-        ..Module::default()
+        ..MappedModule::default()
     };
-    let frame = Frame {
+    let frame = StackFrame {
         addr: address,
         module: Some(path),
         offset: Some(address - mapping.start + mapping.offset),
-        ..Frame::default()
+        ..StackFrame::default()
     };
-    let stack = Stack {
+    let stack = TracedStack {
         id: 1,
         pid: Some(pid),
         frames: vec![frame],
-        ..Stack::default()
+        ..TracedStack::default()
     };
     (
-        Process {
+        TracedProcess {
             pid,
             modules: vec![module],
-            ..Process::default()
+            ..TracedProcess::default()
         },
         stack,
     )
@@ -52,7 +52,7 @@ fn own(build_id: bool) -> (Process, Stack) {
 /// has none and the file has one, nobody can tell.
 #[test]
 fn later_names() {
-    let later = |process: &Process, stack: &Stack| {
+    let later = |process: &TracedProcess, stack: &TracedStack| {
         let mut stacks = [stack.clone()];
         name_frames(&mut stacks, |_| Some(process));
         let frame = &stacks[0].frames[0];
@@ -63,24 +63,33 @@ fn later_names() {
         let (mut process, stack) = own(build_id);
         let found = match build_id {
             true => (Some(name.to_owned()), None),
-            false => (None, Some(Mark::Unreadable)),
+            false => (None, Some(MissingNameReason::Unreadable)),
         };
         assert_eq!(later(&process, &stack), found);
         match &mut process.modules[0].build_id {
             Some(id) => id.push('0'),
             None => process.modules[0].inode += 1,
         }
-        assert_eq!(later(&process, &stack), (None, Some(Mark::Replaced)));
+        assert_eq!(
+            later(&process, &stack),
+            (None, Some(MissingNameReason::Replaced))
+        );
         process.modules[0].path += ".gone";
         let mut gone = stack.clone();
         gone.frames[0].module = Some(process.modules[0].path.clone());
-        assert_eq!(later(&process, &gone), (None, Some(Mark::Unreadable)));
+        assert_eq!(
+            later(&process, &gone),
+            (None, Some(MissingNameReason::Unreadable))
+        );
     }
     // a process that the trace knows nothing of
     let (process, stack) = own(true);
-    let stranger = Process {
+    let stranger = TracedProcess {
         pid: process.pid,
-        ..Process::default()
+        ..TracedProcess::default()
     };
-    assert_eq!(later(&stranger, &stack), (None, Some(Mark::Unreadable)));
+    assert_eq!(
+        later(&stranger, &stack),
+        (None, Some(MissingNameReason::Unreadable))
+    );
 }

@@ -16,7 +16,7 @@ mod open_files;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use quell_event::trace::{Frame, Mark, Process, Stack};
+use quell_event::trace::{MissingNameReason, StackFrame, TracedProcess, TracedStack};
 
 pub(crate) use files::{CodeFiles, device_number};
 pub(crate) use jit_maps::JitMaps;
@@ -39,10 +39,10 @@ fn lookup_offset(index: usize, at: u64) -> u64 {
 /// Names the frames that have neither name nor mark, or gives them a mark. `source` returns where to look for
 /// the name of a frame, by the stack and the frame's place in it.
 pub(crate) fn name_stack_frames(
-    stacks: &mut [Stack],
+    stacks: &mut [TracedStack],
     files: &CodeFiles,
     jits: &JitMaps,
-    source: impl Fn(&Stack, usize) -> FrameSource,
+    source: impl Fn(&TracedStack, usize) -> FrameSource,
 ) {
     let mut offsets: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
     let mut addresses: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
@@ -61,7 +61,7 @@ pub(crate) fn name_stack_frames(
                 .insert(lookup_offset(i, frame.addr));
         }
     });
-    let named: HashMap<(u32, u64), Result<String, Mark>> = offsets
+    let named: HashMap<(u32, u64), Result<String, MissingNameReason>> = offsets
         .into_iter()
         .flat_map(|(file, offsets)| {
             let offsets: Vec<u64> = offsets.into_iter().collect();
@@ -97,7 +97,7 @@ pub(crate) fn name_stack_frames(
             let by_file = || named.get(&(from.file?, lookup_offset(i, frame.offset?)));
             let found = match (by_file(), by_map()) {
                 (Some(Ok(name)), _) | (_, Some(name)) => Some(Ok(name.clone())),
-                _ if from.jit => Some(Err(Mark::Jit)),
+                _ if from.jit => Some(Err(MissingNameReason::Jit)),
                 (Some(Err(mark)), None) => Some(Err(*mark)),
                 (None, None) => None,
             };
@@ -113,11 +113,14 @@ pub(crate) fn name_stack_frames(
 
 /// Whether a frame still lacks a name. Frames of a JIT get their mark when they are found, in case the recording is cut
 /// short, and a map may still name them.
-fn is_nameless(frame: &Frame) -> bool {
-    frame.symbol.is_none() && matches!(frame.mark, None | Some(Mark::Jit))
+fn is_nameless(frame: &StackFrame) -> bool {
+    frame.symbol.is_none() && matches!(frame.mark, None | Some(MissingNameReason::Jit))
 }
 
-fn for_nameless_frames(stacks: &[Stack], mut f: impl FnMut(&Stack, usize, &Frame)) {
+fn for_nameless_frames(
+    stacks: &[TracedStack],
+    mut f: impl FnMut(&TracedStack, usize, &StackFrame),
+) {
     for stack in stacks {
         for (i, frame) in stack.frames.iter().enumerate() {
             if is_nameless(frame) {
@@ -129,7 +132,10 @@ fn for_nameless_frames(stacks: &[Stack], mut f: impl FnMut(&Stack, usize, &Frame
 
 /// Names the frames of a trace whose recording was cut short before it came to names, from the files
 /// that have the same build id today as they had then.
-pub fn name_frames<'p>(stacks: &mut [Stack], process: impl Fn(u32) -> Option<&'p Process>) {
+pub fn name_frames<'p>(
+    stacks: &mut [TracedStack],
+    process: impl Fn(u32) -> Option<&'p TracedProcess>,
+) {
     let mut files = CodeFiles::new(Path::new("/"));
     let mut numbers: HashMap<(u32, usize), u32> = HashMap::new();
     for stack in stacks.iter() {
@@ -154,7 +160,7 @@ pub fn name_frames<'p>(stacks: &mut [Stack], process: impl Fn(u32) -> Option<&'p
     // A file whose identity can't be checked gives no names.
     for frame in stacks.iter_mut().flat_map(|s| &mut s.frames) {
         if frame.symbol.is_none() && frame.mark.is_none() && frame.offset.is_some() {
-            frame.mark = Some(Mark::Unreadable);
+            frame.mark = Some(MissingNameReason::Unreadable);
         }
     }
 }

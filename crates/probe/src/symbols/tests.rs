@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use quell_event::trace::Mark;
+use quell_event::trace::MissingNameReason;
 use quell_host::functions::{self, Table};
 
 use super::*;
@@ -94,21 +94,21 @@ impl Root {
     }
 
     /// What the two functions are called.
-    fn names(&self, offsets: &[u64]) -> Vec<Result<String, Mark>> {
+    fn names(&self, offsets: &[u64]) -> Vec<Result<String, MissingNameReason>> {
         let data = fs::read(self.at("opt/bin/a")).unwrap();
         let roots: Vec<OwnedFd> = vec![open_files::open_folder(self.dir.path()).unwrap()];
         file_names::names_in_file(&data[..], Path::new("/opt/bin/a"), &roots, offsets)
     }
 }
 
-fn both() -> Vec<Result<String, Mark>> {
+fn both() -> Vec<Result<String, MissingNameReason>> {
     ["quell_inner", "quell_outer"]
         .map(|n| Ok(n.to_owned()))
         .into()
 }
 
-fn neither() -> Vec<Result<String, Mark>> {
-    vec![Err(Mark::Stripped); 2]
+fn neither() -> Vec<Result<String, MissingNameReason>> {
+    vec![Err(MissingNameReason::Stripped); 2]
 }
 
 /// Check that a stripped program has no names, and its debug file by the build id gives them back.
@@ -199,7 +199,10 @@ fn mini_debug_info() {
     }
     assert_eq!(
         root.names(&offsets),
-        [Err(Mark::Stripped), Ok("quell_outer".to_owned())]
+        [
+            Err(MissingNameReason::Stripped),
+            Ok("quell_outer".to_owned())
+        ]
     );
     fs::copy(root.at("opt/bin/a"), root.at("opt/bin/stripped")).unwrap();
     assert!(root.tool("objcopy", "--add-section .gnu_debugdata=mini.xz a"));
@@ -211,7 +214,10 @@ fn mini_debug_info() {
     assert!(root.tool("objcopy", "--add-section .gnu_debugdata=mini.xz stripped a"));
     assert_eq!(
         root.names(&offsets),
-        [Err(Mark::Stripped), Ok("quell_outer".to_owned())]
+        [
+            Err(MissingNameReason::Stripped),
+            Ok("quell_outer".to_owned())
+        ]
     );
 }
 

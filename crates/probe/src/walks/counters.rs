@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind, Read as _, Result};
 use std::os::fd::OwnedFd;
 
-use quell_event::account::Counted;
+use quell_event::account::CounterReading;
 
 use super::events::CounterEvent;
 use crate::perf_event::{self, EventTarget, PerfEventAttributes};
@@ -17,7 +17,7 @@ pub(super) trait CounterLender {
     fn lend(&self, event: CounterEvent, on: EventTarget) -> Result<Self::Counter>;
 
     /// The count so far.
-    fn read(&self, counter: &Self::Counter) -> Result<Counted>;
+    fn read(&self, counter: &Self::Counter) -> Result<CounterReading>;
 }
 
 /// The kernel as lender.
@@ -48,7 +48,7 @@ impl CounterLender for KernelCounters {
         perf_event::open_perf_event(attributes, on)
     }
 
-    fn read(&self, counter: &OwnedFd) -> Result<Counted> {
+    fn read(&self, counter: &OwnedFd) -> Result<CounterReading> {
         let mut bytes = [0; 24];
         let mut file = std::fs::File::from(counter.try_clone()?);
         if file.read(&mut bytes)? != bytes.len() {
@@ -56,7 +56,7 @@ impl CounterLender for KernelCounters {
         }
         let (words, _) = bytes.as_chunks::<8>();
         let word = |at: usize| words.get(at).map_or(0, |w| u64::from_ne_bytes(*w));
-        Ok(Counted {
+        Ok(CounterReading {
             value: word(0),
             enabled_ns: word(1),
             running_ns: word(2),

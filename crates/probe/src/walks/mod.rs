@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io::Error;
 use std::path::Path;
 
-use quell_event::account::{Counted, TlbCounts};
+use quell_event::account::{CounterReading, TlbCounts};
 use quell_host::cpus::{self, Model};
 use quell_host::proc::Proc;
 
@@ -265,7 +265,7 @@ impl<C: CounterLender> LentCounters<C> {
             // A counter that can't be read has counted nothing.
             let counted = self.counters.read(&loan.counter).unwrap_or_default();
             match loan.figure {
-                CounterFigure::Cycles => counts.cycles.add(counted),
+                CounterFigure::Cycles => counts.cycles.add_reading(counted),
                 CounterFigure::Walks(kind) => {
                     add_to_kind(&mut counts.walk_cycles, kind, counted);
                 }
@@ -275,9 +275,9 @@ impl<C: CounterLender> LentCounters<C> {
     }
 }
 
-fn add_to_kind(kinds: &mut [Counted; 3], kind: usize, counted: Counted) {
+fn add_to_kind(kinds: &mut [CounterReading; 3], kind: usize, counted: CounterReading) {
     if let Some(sum) = kinds.get_mut(kind) {
-        sum.add(counted);
+        sum.add_reading(counted);
     }
 }
 

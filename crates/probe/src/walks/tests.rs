@@ -24,8 +24,8 @@ impl CounterLender for Fake {
         Ok(())
     }
 
-    fn read(&self, (): &()) -> Result<Counted> {
-        Ok(Counted {
+    fn read(&self, (): &()) -> Result<CounterReading> {
+        Ok(CounterReading {
             value: 10,
             enabled_ns: 100,
             running_ns: self.running_ns,
@@ -99,9 +99,9 @@ fn processors_without_an_event() {
     let mut lent = LentCounters::new(fake, machine("AuthenticAMD", 26, 2));
     lent.add_threads(&[7]);
     let counts = lent.counts();
-    let scaled = counts.misses.map(Counted::scaled);
+    let scaled = counts.misses.map(CounterReading::scaled_count);
     assert_eq!(scaled, [Some(20), None, Some(20)]);
-    assert_eq!(counts.walk_cycles, [Counted::default(); 3]);
+    assert_eq!(counts.walk_cycles, [CounterReading::default(); 3]);
     assert!(counts.why.contains("how long walks take"), "{}", counts.why);
 }
 
@@ -146,7 +146,7 @@ fn no_part_is_taken_for_all() {
     many.add_threads(&[1, 2, 3]);
     many.add_threads(&(4..20).collect::<Vec<_>>());
     let counts = many.counts();
-    assert_eq!(counts.cycles, Counted::default());
+    assert_eq!(counts.cycles, CounterReading::default());
     assert!(counts.why.contains("so many threads"), "{}", counts.why);
 
     let two_kinds = CounterSupport {
@@ -166,7 +166,7 @@ fn counters_that_others_have() {
     lent.counters.running_ns = 0;
     lent.add_cpus(&[0]);
     let counts = lent.counts();
-    assert_eq!(counts.cycles.scaled(), None);
+    assert_eq!(counts.cycles.scaled_count(), None);
     assert!(counts.why.contains("others"), "{}", counts.why);
 }
 
@@ -180,7 +180,7 @@ fn this_machine() {
         sum = std::hint::black_box(sum.wrapping_add(n * n));
     }
     let counts = walks.counts();
-    match counts.cycles.scaled() {
+    match counts.cycles.scaled_count() {
         Some(cycles) => assert!(cycles > 1_000_000, "{counts:?}"),
         None => assert!(!counts.why.is_empty(), "{counts:?}"),
     }

@@ -1,7 +1,7 @@
 //! What runs on the made-up hosts.
 
 use quell_event::Cause;
-use quell_event::trace::{Frame, Module, Process, Stack, StackKind};
+use quell_event::trace::{MappedModule, StackFrame, StackKind, TracedProcess, TracedStack};
 
 /// Different outer frames of each stack.
 pub(crate) const VARIANTS: u64 = 12;
@@ -225,7 +225,7 @@ pub(crate) fn caller(ask: usize, variant: u64) -> String {
     frames[usize::from(wrapped)].clone()
 }
 
-fn frames(ask: usize, variant: u64) -> Vec<Frame> {
+fn frames(ask: usize, variant: u64) -> Vec<StackFrame> {
     let exe = PROGRAMS[ASKS[ask].program].exe;
     let outer = [
         (format!("work::stage_{variant}"), exe),
@@ -240,22 +240,22 @@ fn frames(ask: usize, variant: u64) -> Vec<Frame> {
     } else {
         outer.to_vec()
     });
-    let frame = |(n, (symbol, module)): (usize, (String, &str))| Frame {
+    let frame = |(n, (symbol, module)): (usize, (String, &str))| StackFrame {
         addr: 0x7f00_0000_0000 + n as u64 * 64,
         symbol: Some(symbol),
         module: Some(if module.is_empty() { exe } else { module }.to_owned()),
         offset: Some(4),
-        ..Frame::default()
+        ..StackFrame::default()
     };
     all.enumerate().map(frame).collect()
 }
 
-pub(crate) fn stacks() -> Vec<Stack> {
+pub(crate) fn stacks() -> Vec<TracedStack> {
     let all = (0..ASKS.len()).flat_map(|ask| (0..VARIANTS).map(move |v| (ask, v)));
     all.map(|(ask, variant)| {
         let program = ASKS[ask].program;
         let is_kernel = PROGRAMS[program].exe.is_empty();
-        Stack {
+        TracedStack {
             id: stack_id(ask, variant) as u32,
             kind: if is_kernel {
                 StackKind::Kernel
@@ -264,23 +264,23 @@ pub(crate) fn stacks() -> Vec<Stack> {
             },
             pid: (!is_kernel).then(|| pid(program)),
             frames: frames(ask, variant),
-            ..Stack::default()
+            ..TracedStack::default()
         }
     })
     .collect()
 }
 
-fn module(path: &str, build_id: Option<&str>) -> Module {
-    Module {
+fn module(path: &str, build_id: Option<&str>) -> MappedModule {
+    MappedModule {
         path: path.to_owned(),
         perms: "r-xp".to_owned(),
         build_id: build_id.filter(|id| !id.is_empty()).map(str::to_owned),
-        ..Module::default()
+        ..MappedModule::default()
     }
 }
 
 /// What is seen of them: each as it begins, and again later; one is executed in the place of another.
-pub(crate) fn processes(week: usize, begin_ns: u64, exec_ns: u64) -> Vec<Process> {
+pub(crate) fn processes(week: usize, begin_ns: u64, exec_ns: u64) -> Vec<TracedProcess> {
     let of = |n: usize, t_ns| {
         let program = &PROGRAMS[n];
         let mut modules = vec![
@@ -290,29 +290,29 @@ pub(crate) fn processes(week: usize, begin_ns: u64, exec_ns: u64) -> Vec<Process
         if program.library != LIBC {
             modules.push(module(program.library, None));
         }
-        Process {
+        TracedProcess {
             pid: pid(n),
             t_ns,
             comm: program.comm.to_owned(),
             exe: program.exe.to_owned(),
             modules,
-            ..Process::default()
+            ..TracedProcess::default()
         }
     };
     let programs = (0..PROGRAMS.len()).filter(|n| !PROGRAMS[*n].exe.is_empty());
-    let mut out: Vec<Process> = programs
+    let mut out: Vec<TracedProcess> = programs
         .clone()
         .filter(|n| *n != EXECUTED)
         .map(|n| of(n, begin_ns))
         .collect();
     let path = format!("/usr/bin/{BEFORE_EXEC}");
-    out.push(Process {
+    out.push(TracedProcess {
         pid: pid(EXECUTED),
         t_ns: begin_ns,
         comm: "python3".to_owned(),
         exe: path.clone(),
         modules: vec![module(&path, None), module(LIBC, None)],
-        ..Process::default()
+        ..TracedProcess::default()
     });
     out.extend(programs.map(|n| of(n, exec_ns)));
     out

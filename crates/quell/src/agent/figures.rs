@@ -380,7 +380,9 @@ fn cgroup_labels(ids: &[u64], names: &HashMap<u64, CgroupName>) -> Vec<[String; 
 
 #[cfg(test)]
 mod tests {
-    use quell_event::{Counts, CulpritTally, Tally, VictimTally, Watched, WatchedRow};
+    use quell_event::{
+        CgroupCost, CulpritTally, ShootdownCounts, Tally, VictimTally, WatchInterval,
+    };
 
     use super::*;
 
@@ -394,10 +396,10 @@ mod tests {
             cgroup: n,
             cause: Cause::ALL[n as usize % Cause::ALL.len()],
             detail: None,
-            counts: Counts {
+            counts: ShootdownCounts {
                 shootdowns: 1 + n,
                 victims: 1,
-                ..Counts::default()
+                ..ShootdownCounts::default()
             },
         };
         let victim = |n: u64| VictimTally {
@@ -413,18 +415,18 @@ mod tests {
             victims: (1..=10_000).map(victim).collect(),
             ..Tally::default()
         };
-        let row = |n: u64| WatchedRow {
+        let row = |n: u64| CgroupCost {
             cgroup: n,
             mechanism: Mechanism::ALL[n as usize % Mechanism::ALL.len()],
             samples: 1,
             sleeps: 1,
             blocked_ns: 1,
         };
-        let watched = Watched {
+        let watched = WatchInterval {
             period_ns: 1,
             sees_sleeps: true,
             rows: (1..=10_000).map(row).collect(),
-            ..Watched::default()
+            ..WatchInterval::default()
         };
         let mut totals = HostTotals::default();
         for _ in 0..100 {

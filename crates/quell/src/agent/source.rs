@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quell_agent::totals::HostTotals;
-use quell_event::{Tally, Watched};
+use quell_event::{Tally, WatchInterval};
 use quell_host::cpus::{self, Isolation};
 use quell_probe::{Backend, MachineWatch, Probe, ProbeOptions, Scope, StackShare, TimedShare};
 
@@ -29,7 +29,7 @@ pub(crate) struct AccountOptions {
 pub(crate) struct CountedInterval {
     pub(crate) tally: Tally,
     /// The account of the time, where there is one.
-    pub(crate) watched: Option<Watched>,
+    pub(crate) watched: Option<WatchInterval>,
 }
 
 /// A probe, and its counts at the last look.
@@ -67,7 +67,7 @@ impl CountingProbe {
         self.read_account().map(drop)
     }
 
-    fn read_account(&mut self) -> anyhow::Result<Option<Watched>> {
+    fn read_account(&mut self) -> anyhow::Result<Option<WatchInterval>> {
         if let (Some(watch), Ok(online)) = (&mut self.watch, cpus::online(Path::new("/"))) {
             watch.sample_on(&online);
         }
@@ -190,7 +190,7 @@ impl CountSource {
             // that were is told.
             next.all.take_over()?;
             let gap = u64::try_from(read.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let rate = next.all.before.totals().shootdowns as f64
+            let rate = next.all.before.total_counts().shootdowns as f64
                 / next.all.before.duration_ns.max(1) as f64;
             totals.renewed += (rate * gap as f64).ceil() as u64;
             if let Some(guard) = &mut next.guard {

@@ -286,7 +286,7 @@ impl RunningAgent {
         if let (Some(back), Some(from_ns)) = (&mut self.look_back, self.looked_ns.replace(to_ns)) {
             back.add(from_ns, to_ns, &interval, watched.as_ref());
         }
-        let shootdowns = interval.totals().shootdowns;
+        let shootdowns = interval.total_counts().shootdowns;
         let timed = shootdowns.saturating_sub(interval.untimed);
         let seen = LookSummary {
             duration: last.map_or(Duration::ZERO, |(last, _)| now - last),

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use quell_doctor::{CounterReadings, HarmEvidence};
-use quell_event::trace::{Meta, Trace};
-use quell_event::{Cause, Summary, Tally};
+use quell_event::trace::{Trace, TraceMeta};
+use quell_event::{Cause, Tally, TallySummary};
 use quell_probe::{Probe, ProbeOptions, Scope, StackShare};
 
 use crate::evidence::plan_source;
@@ -83,7 +83,7 @@ fn is_other(then: &str, now: &str) -> bool {
 }
 
 /// Where a trace was recorded, if not here.
-fn elsewhere(meta: &Meta, host: &str, kernel: &str) -> Vec<String> {
+fn elsewhere(meta: &TraceMeta, host: &str, kernel: &str) -> Vec<String> {
     let differs = [
         ("the machine", &meta.host, host),
         ("Linux", &meta.kernel, kernel),
@@ -135,13 +135,13 @@ pub(crate) fn live(
     let mut evidence = HarmEvidence::from_counters(&before, &after, format!("in {}", time(ns)));
     if let Some(probe) = &mut probe {
         probe.detach()?;
-        let summary = Summary::new(&probe.tally()?, probe.backend().name(), 0);
+        let summary = TallySummary::new(&probe.tally()?, probe.backend().name(), 0);
         evidence.shootdowns_by_cause = Some(by_cause(&summary));
     }
     Ok((evidence, refused))
 }
 
-fn by_cause(summary: &Summary) -> HashMap<Cause, u64> {
+fn by_cause(summary: &TallySummary) -> HashMap<Cause, u64> {
     let mut causes = HashMap::new();
     for row in &summary.causes {
         if let Ok(cause) = row.cause.parse() {
@@ -153,7 +153,7 @@ fn by_cause(summary: &Summary) -> HashMap<Cause, u64> {
 
 #[cfg(test)]
 mod tests {
-    use quell_event::{Counts, CulpritTally};
+    use quell_event::{CulpritTally, ShootdownCounts};
 
     use super::*;
 
@@ -166,9 +166,9 @@ mod tests {
             cgroup: 1,
             cause,
             detail: None,
-            counts: Counts {
+            counts: ShootdownCounts {
                 shootdowns,
-                ..Counts::default()
+                ..ShootdownCounts::default()
             },
         };
         let tally = Tally {
@@ -182,10 +182,10 @@ mod tests {
     /// Check that a trace of another machine or kernel is told, and that a number may be another program's by now.
     #[test]
     fn traces_of_elsewhere() {
-        let meta = Meta {
+        let meta = TraceMeta {
             host: "a".into(),
             kernel: "6.1".into(),
-            ..Meta::default()
+            ..TraceMeta::default()
         };
         assert_eq!(elsewhere(&meta, "a", "6.1"), Vec::<String>::new());
         assert_eq!(

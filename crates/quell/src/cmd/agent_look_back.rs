@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use quell_agent::look_back::{LookBackCount, LookBackLine};
 use quell_event::Text;
-use quell_event::trace::Frame;
+use quell_event::trace::StackFrame;
 use quell_probe::name_living;
 
 use crate::agent::look_back::{LOOK_BACK_FILE, write_lines};
@@ -62,7 +62,7 @@ fn name_frames(lines: &mut [LookBackLine]) {
     }
 }
 
-fn frame_text(frame: &Frame) -> Text {
+fn frame_text(frame: &StackFrame) -> Text {
     let module = frame.module.as_deref().unwrap_or_default();
     let file = module.rsplit('/').next().unwrap_or(module);
     let text = match (&frame.symbol, file) {
@@ -92,12 +92,12 @@ mod tests {
     /// Check that a frame says as much as is known of it.
     #[test]
     fn frames_as_text() {
-        let frame = |symbol: Option<&str>, module: Option<&str>, offset| Frame {
+        let frame = |symbol: Option<&str>, module: Option<&str>, offset| StackFrame {
             addr: 16,
             symbol: symbol.map(str::to_owned),
             module: module.map(str::to_owned),
             offset,
-            ..Frame::default()
+            ..StackFrame::default()
         };
         assert_eq!(
             frame_text(&frame(Some("f"), Some("/usr/bin/a"), Some(1))),

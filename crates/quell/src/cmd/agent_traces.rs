@@ -78,8 +78,11 @@ impl ListedTrace {
         let trace = Trace::open(&kept.path);
         let no_end = trace.as_ref().is_ok_and(Trace::cut_short);
         let has = trace.and_then(|trace| {
-            let tally = trace.tally()?.unwrap_or_default();
-            Ok((tally.totals().shootdowns, tally.duration_ns as f64 / 1e9))
+            let tally = trace.read_tally()?.unwrap_or_default();
+            Ok((
+                tally.total_counts().shootdowns,
+                tally.duration_ns as f64 / 1e9,
+            ))
         });
         Self {
             kept,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use indicatif::ProgressBar;
-use quell_event::trace::{Error, Trace};
+use quell_event::trace::{Trace, TraceError};
 use quell_fleet::{
     EngineFailed, EngineJob, PreparedFolder, Question, SUMMARY_QUESTIONS, TraceTree, day,
     find_traces,
@@ -256,10 +256,10 @@ fn name_damaged_trace(err: anyhow::Error, choice: &TraceChoice) -> anyhow::Error
     say!("quell: {err:#}; looking for a trace that is damaged");
     let _busy = Spinner::new("reading all events".to_owned());
     let damage = |dir: &Path| {
-        let read = Trace::open(dir).and_then(|trace| trace.for_each(|_| {}));
+        let read = Trace::open(dir).and_then(|trace| trace.for_each_row(|_| {}));
         // It may have gone meanwhile, because an agent keeps its traces within their limit.
         read.err()
-            .filter(|err| !matches!(err.downcast_ref(), Some(Error::Missing(_))))
+            .filter(|err| !matches!(err.downcast_ref(), Some(TraceError::Missing(_))))
     };
     let mut all = choice.traces.iter().take_while(|_| !is_interrupted());
     match all.find_map(|(found, _)| damage(&found.dir)) {

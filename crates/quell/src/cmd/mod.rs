@@ -68,7 +68,7 @@ fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
         || matches!(err.downcast_ref(), Some(quell_probe::Error::Missing { .. }))
         || err
             .downcast_ref()
-            .is_some_and(quell_event::trace::Error::is_bad_input)
+            .is_some_and(quell_event::trace::TraceError::is_bad_input)
 }
 
 /// The verb that the command line names: `quell`, or `quell stat`.

@@ -107,7 +107,7 @@ fn subject_of_trace(dir: &Path, default: bool) -> anyhow::Result<PlanSubject> {
     }
     Ok(PlanSubject {
         observed: of_trace(dir)?,
-        title: format!("Plan by the trace {}", Text::of(dir)),
+        title: format!("Plan by the trace {}", Text::from_os_str(dir)),
         command: "COMMAND".to_owned(),
         environment: own_environment(),
         status: ExitCode::SUCCESS,

@@ -58,13 +58,13 @@ fn follow(
     };
     let tally = recording.finish()?;
 
-    let totals = tally.totals();
+    let totals = tally.total_counts();
     say!(
         "quell: {}, {} in {} (lost {}); see them with 'quell report {}'",
         plural(totals.shootdowns, "shootdown"),
         plural(totals.victims, "victim"),
         args.output.display(),
-        count(tally.lost.total()),
+        count(tally.lost.missing_total()),
         args.output.display(),
     );
     Ok(Some(end))

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use quell_agent::look_back::LookBackLine;
-use quell_event::Summary;
-use quell_event::text::clean;
+use quell_event::TallySummary;
+use quell_event::text::clean_text;
 use quell_remedy::advice::Advised;
 use serde::Serialize;
 
@@ -58,7 +58,7 @@ fn refuse_file_in_trace(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
 #[derive(Serialize)]
 struct ReportJson<'a> {
     #[serde(flatten)]
-    summary: &'a Summary,
+    summary: &'a TallySummary,
     notes: &'a [String],
     /// Advice for costs that no setting reaches.
     advice: &'a [Advised],
@@ -88,7 +88,7 @@ fn report_one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
         let mut text =
             show::summary::advised_text(&report.summary, &report.title, &report.advice, args.top);
         for note in &report.notes {
-            text.push_str(&clean(note));
+            text.push_str(&clean_text(note));
             text.push('\n');
         }
         text.push_str(&look_back::look_back_text(&before, args.top));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quell_event::{Summary, Tally};
+use quell_event::{Tally, TallySummary};
 use quell_host::cpus::OnlineTime;
 use quell_host::flush;
 use quell_probe::{Error, Probe, ProbeOptions, Scope, StackResolver, StackShare, TimedShare};
@@ -176,7 +176,7 @@ struct Printer {
 impl Printer {
     /// False if the reader has gone (`| head`).
     fn print(&self, out: &mut dyn Write, tally: &Tally, library: &Library) -> anyhow::Result<bool> {
-        let summary = Summary::new(tally, self.backend, self.cpus);
+        let summary = TallySummary::new(tally, self.backend, self.cpus);
         let text = if self.json {
             let mut object = serde_json::to_value(&summary)?;
             library.add_to(&mut object)?;

@@ -1,8 +1,8 @@
 //! Made-up sides for tests.
 
 use quell_event::account::{AccountSummary, MechanismRow};
-use quell_event::summary::{CauseRow, CulpritRow, Quantiles, RegionRow, ThreadRow};
-use quell_event::{Mechanism, Summary};
+use quell_event::tally_summary::{CauseRow, CulpritRow, Quantiles, RegionRow, ThreadRow};
+use quell_event::{Mechanism, TallySummary};
 
 use super::side::TraceSide;
 use super::{Amount, Comparison};
@@ -66,7 +66,7 @@ impl Made {
             title: "'program': where its time goes".into(),
             scope: "the command".into(),
             sampled: "all".into(),
-            summary: Summary {
+            summary: TallySummary {
                 backend: "raw_tp".into(),
                 duration_ns: self.duration_ns,
                 shootdowns: n,
@@ -77,7 +77,7 @@ impl Made {
                 causes: self.causes.iter().map(cause).collect(),
                 culprits,
                 regions: self.regions.iter().map(region).collect(),
-                ..Summary::default()
+                ..TallySummary::default()
             },
             ..TraceSide::default()
         };

@@ -1,7 +1,7 @@
 //! A comparison as the object `quell/compare/1`. Its keys never change, more may be added.
 
-use quell_event::Summary;
-use quell_event::summary::Quantiles;
+use quell_event::TallySummary;
+use quell_event::tally_summary::Quantiles;
 use serde::Serialize;
 
 use super::Comparison;
@@ -43,7 +43,7 @@ struct ComparisonJson<'a> {
 impl<'a> ComparisonJson<'a> {
     fn new(c: &'a Comparison) -> Self {
         let durations = (c.a.summary.duration_ns, c.b.summary.duration_ns);
-        let spread = |of: fn(&Summary) -> Quantiles| QuantilesPair {
+        let spread = |of: fn(&TallySummary) -> Quantiles| QuantilesPair {
             a: of(&c.a.summary),
             b: of(&c.b.summary),
         };

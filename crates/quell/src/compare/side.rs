@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use quell_event::text::clean;
-use quell_event::trace::{Frame, Mark, Stack, Trace};
-use quell_event::{Summary, Text};
+use quell_event::text::clean_text;
+use quell_event::trace::{MissingNameReason, StackFrame, Trace, TracedStack};
+use quell_event::{TallySummary, Text};
 
 use super::{Amount, change::Amounts};
 use crate::report::code::file_name_of;
@@ -25,7 +25,7 @@ pub(crate) struct TraceSide {
     /// The stacks that were recorded, as in `meta.json`.
     pub(crate) sampled: Text,
     pub(crate) cut_short: bool,
-    pub(crate) summary: Summary,
+    pub(crate) summary: TallySummary,
     pub(crate) stacks: Amounts<Vec<String>>,
     /// Notes on it for the reader.
     pub(crate) notes: Vec<String>,
@@ -55,7 +55,7 @@ impl TraceSide {
         }
         let meta = trace.meta();
         let side = Self {
-            path: Text::of(dir),
+            path: Text::from_os_str(dir),
             title: report.title,
             scope: if meta.scope.is_empty() {
                 "the command".into()
@@ -160,15 +160,18 @@ fn sum_by_name(all: impl Iterator<Item = (String, Amount)>) -> Amounts<String> {
 }
 
 /// The text of a stack's frames, the same in every run.
-fn stable_frames(stack: &Stack) -> Vec<String> {
+fn stable_frames(stack: &TracedStack) -> Vec<String> {
     stack.frames.iter().map(stable_frame).collect()
 }
 
 /// The text of a frame without its address, which is another in each run.
-fn stable_frame(frame: &Frame) -> String {
-    let why = frame.mark.unwrap_or(Mark::Unknown).text();
+fn stable_frame(frame: &StackFrame) -> String {
+    let why = frame
+        .mark
+        .unwrap_or(MissingNameReason::Unknown)
+        .bracket_text();
     match (&frame.symbol, &frame.module, frame.offset) {
-        (None, Some(module), None) => format!("[{why}] ({})", clean(file_name_of(module))),
+        (None, Some(module), None) => format!("[{why}] ({})", clean_text(file_name_of(module))),
         (None, None, _) => format!("[{why}]"),
         _ => frame.to_string(),
     }
@@ -182,12 +185,12 @@ mod tests {
     #[test]
     fn frames_have_no_addresses() {
         let spelled = |addr, symbol: Option<&str>, module: Option<&str>, offset| {
-            stable_frame(&Frame {
+            stable_frame(&StackFrame {
                 addr,
                 symbol: symbol.map(str::to_owned),
                 module: module.map(str::to_owned),
                 offset,
-                ..Frame::default()
+                ..StackFrame::default()
             })
         };
         for addr in [1, 0x7f00_0000_1000] {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quell_event::summary::Quantiles;
+use quell_event::tally_summary::Quantiles;
 
 use super::Comparison;
 use super::accounts::{ComparedAccounts, are_apart};

@@ -70,7 +70,7 @@ pub(super) fn account_rows(tally: &Tally, processes: &[ProcessRow], number: u64)
 
 #[cfg(test)]
 mod tests {
-    use quell_event::{Account, AccountRow, Part, ProcessTime, Text, VictimTally};
+    use quell_event::{Account, AccountRow, MechanismPart, ProcessTime, Text, VictimTally};
 
     use super::*;
 
@@ -81,7 +81,7 @@ mod tests {
         let row = |pid, mechanism, function: &str, samples| AccountRow {
             pid,
             mechanism,
-            part: Part::Other,
+            part: MechanismPart::Other,
             advice: Text::default(),
             function: function.into(),
             file: "app".into(),

@@ -85,17 +85,17 @@ pub(crate) fn choose_traces(
 
 #[cfg(test)]
 mod tests {
-    use quell_event::trace::Meta;
+    use quell_event::trace::TraceMeta;
 
     use super::*;
 
     fn traces(days: &[u64]) -> Vec<FoundTrace> {
         let found = |day: &u64| FoundTrace {
             dir: "t".into(),
-            meta: Meta {
+            meta: TraceMeta {
                 host: format!("h{day}").into(),
                 start_wall_ns: day * DAY_NS,
-                ..Meta::default()
+                ..TraceMeta::default()
             },
             files: Vec::new(),
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use quell_event::Cause;
-use quell_event::trace::{Process, Stack, StackKind, Trace};
+use quell_event::trace::{StackKind, Trace, TracedProcess, TracedStack};
 use quell_fleet::{CallStackRow, CodeAccountRow, ProcessRow, WinRow};
 use quell_remedy::{FoundSoftware, ShootdownSource, by_name, table};
 
@@ -32,14 +32,14 @@ pub(super) struct FlatTrace {
 /// It can't be read.
 pub(super) fn flatten_trace(trace: &Trace, number: u64) -> anyhow::Result<FlatTrace> {
     let mut seen = Vec::new();
-    let garbled = trace.each_process(|process| seen.push(process))?;
-    let stacks = trace.stacks()?;
+    let garbled = trace.for_each_process(|process| seen.push(process))?;
+    let stacks = trace.read_stacks()?;
     let wrong = flaw_of(trace, garbled + stacks.garbled, stacks.rows.is_empty());
     let mut flat = FlatTrace {
         wrong,
         ..flatten(seen, stacks.rows.into_values(), number)
     };
-    if let Some(tally) = trace.tally()? {
+    if let Some(tally) = trace.read_tally()? {
         flat.account = account::account_rows(&tally, &flat.processes, number);
         flat.wins = wins::win_rows(&tally, &flat.processes, &flat.allocators, number);
     }
@@ -56,18 +56,22 @@ fn flaw_of(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str
     // A trace with all stacks has one for each shootdown, if only the kernel's, but for lost ones.
     let lost = || {
         trace
-            .tally()
+            .read_tally()
             .ok()
             .flatten()
             .is_some_and(|t| t.lost.stacks > 0)
     };
-    let is_emptied = no_stacks && trace.meta().stacks == "all" && trace.rows() > 0 && !lost();
+    let is_emptied = no_stacks && trace.meta().stacks == "all" && trace.row_count() > 0 && !lost();
     is_emptied.then(|| ("incomplete", "stacks.jsonl is empty".to_owned()))
 }
 
 /// Makes the rows. A process that executes another program gets a row for each, so that its shootdowns count for the right
 /// one by their time.
-fn flatten(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: u64) -> FlatTrace {
+fn flatten(
+    seen: Vec<TracedProcess>,
+    stacks: impl IntoIterator<Item = TracedStack>,
+    number: u64,
+) -> FlatTrace {
     let mut out = FlatTrace::default();
     // The index in `out` of the last row of each process.
     let mut last: HashMap<u32, usize> = HashMap::new();
@@ -104,7 +108,7 @@ fn flatten(seen: Vec<Process>, stacks: impl IntoIterator<Item = Stack>, number: 
     out
 }
 
-fn process_row(process: &Process, number: u64) -> ProcessRow {
+fn process_row(process: &TracedProcess, number: u64) -> ProcessRow {
     let module = process.modules.iter().find(|m| m.path == process.exe);
     let program = match (file_name_of(&process.exe), &*process.comm) {
         ("", "") => "[unknown]".to_owned(),
@@ -124,7 +128,7 @@ fn process_row(process: &Process, number: u64) -> ProcessRow {
 }
 
 /// The allocators among its mapped files that are known by name, each once.
-fn mapped_allocators(process: &Process) -> Vec<FoundSoftware> {
+fn mapped_allocators(process: &TracedProcess) -> Vec<FoundSoftware> {
     let mut found: Vec<FoundSoftware> = Vec::new();
     let code = process.modules.iter().filter(|m| m.perms.contains('x'));
     for one in code.filter_map(|m| by_name::of_file(Path::new(&m.path))) {
@@ -147,7 +151,7 @@ fn source_of(module: Option<&str>, symbol: Option<&str>) -> ShootdownSource {
 
 /// The row of a stack. Its asker is the allocator that asked for the shootdown, as the table of remedies names it.
 fn stack_row(
-    stack: &Stack,
+    stack: &TracedStack,
     code: &Code,
     allocators: &HashMap<u32, Vec<FoundSoftware>>,
     number: u64,
@@ -176,7 +180,7 @@ fn stack_row(
             StackKind::User => "user",
             StackKind::Kernel => "kernel",
         },
-        frames: stack.texts().join("\n"),
+        frames: stack.frame_texts().join("\n"),
         caller: caller.map(ToString::to_string).unwrap_or_default(),
         asker: asker.to_owned(),
     }
@@ -184,19 +188,19 @@ fn stack_row(
 
 #[cfg(test)]
 mod tests {
-    use quell_event::trace::{Frame, Module};
+    use quell_event::trace::{MappedModule, StackFrame};
 
     use super::*;
 
-    fn process(t_ns: u64, exe: &str, build_id: &str, libraries: &[&str]) -> Process {
-        let module = |path: &str, id: Option<&str>| Module {
+    fn process(t_ns: u64, exe: &str, build_id: &str, libraries: &[&str]) -> TracedProcess {
+        let module = |path: &str, id: Option<&str>| MappedModule {
             path: path.to_owned(),
             perms: "r-xp".to_owned(),
             build_id: id.map(str::to_owned),
-            ..Module::default()
+            ..MappedModule::default()
         };
         let own = module(exe, Some(build_id));
-        Process {
+        TracedProcess {
             pid: 7,
             t_ns,
             comm: "worker".to_owned(),
@@ -204,7 +208,7 @@ mod tests {
             modules: std::iter::once(own)
                 .chain(libraries.iter().map(|l| module(l, None)))
                 .collect(),
-            ..Process::default()
+            ..TracedProcess::default()
         }
     }
 
@@ -245,10 +249,10 @@ mod tests {
             ]
         );
         let kernel = flatten(
-            vec![Process {
+            vec![TracedProcess {
                 pid: 2,
                 comm: "kswapd0".to_owned(),
-                ..Process::default()
+                ..TracedProcess::default()
             }],
             [],
             0,
@@ -259,23 +263,23 @@ mod tests {
     /// Check the asker of a stack: the one that its frames name, else the one that is mapped, and none for a kernel stack.
     #[test]
     fn stacks() {
-        let frame = |symbol: &str, module: &str| Frame {
+        let frame = |symbol: &str, module: &str| StackFrame {
             symbol: Some(symbol.to_owned()),
             module: Some(module.to_owned()),
-            ..Frame::default()
+            ..StackFrame::default()
         };
-        let user = |id, frames: Vec<Frame>| Stack {
+        let user = |id, frames: Vec<StackFrame>| TracedStack {
             id,
             pid: Some(7),
             frames,
-            ..Stack::default()
+            ..TracedStack::default()
         };
         let libc = "/usr/lib/libc.so.6";
-        let kernel = Stack {
+        let kernel = TracedStack {
             id: 3,
             kind: StackKind::Kernel,
             frames: vec![frame("shrink_folio_list", "[kernel]")],
-            ..Stack::default()
+            ..TracedStack::default()
         };
         let stacks = [
             user(

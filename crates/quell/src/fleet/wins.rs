@@ -61,7 +61,7 @@ fn of_process(account: &Account, pid: u32) -> Account {
 
 #[cfg(test)]
 mod tests {
-    use quell_event::account::{AccountRow, Part, ProcessTime};
+    use quell_event::account::{AccountRow, MechanismPart, ProcessTime};
     use quell_event::{Mechanism, Text};
     use quell_remedy::{SoftwareKind, by_name};
 
@@ -74,7 +74,7 @@ mod tests {
         let row = |pid, samples| AccountRow {
             pid,
             mechanism: Mechanism::Unmap,
-            part: Part::Other,
+            part: MechanismPart::Other,
             advice: Text::default(),
             function: "work".into(),
             file: "app".into(),

@@ -156,7 +156,7 @@ fn run(case: &mut Case, round: u64) -> anyhow::Result<()> {
         .with_context(|| format!("{} with '{}'", case.library.display(), case.setting.1))?;
     let thousands = (2 * OPERATIONS) as f64 / 1000.0;
     case.shootdowns
-        .push(run.tally.totals().shootdowns as f64 / thousands);
+        .push(run.tally.total_counts().shootdowns as f64 / thousands);
     case.wall_ns.push(run.usage.wall_ns as f64);
     case.system_ns.push(run.usage.system_ns as f64);
     Ok(())

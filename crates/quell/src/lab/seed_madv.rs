@@ -156,7 +156,7 @@ fn one(threads: usize, calls: u64, touch: bool) -> anyhow::Result<Row> {
         u8::from(touch).to_string(),
     ];
     let run = measured::run(&[], &words)?;
-    let totals = run.tally.totals();
+    let totals = run.tally.total_counts();
     let wait = &run.tally.wait;
     Ok(Row {
         threads,
@@ -167,14 +167,14 @@ fn one(threads: usize, calls: u64, touch: bool) -> anyhow::Result<Row> {
         empty_sends: run.tally.empty_sends,
         wait_ns_mean: (wait.count() > 0).then(|| wait.sum() / wait.count()),
         wait_octaves: octaves(wait),
-        lost: run.tally.lost.total(),
+        lost: run.tally.lost.missing_total(),
     })
 }
 
 /// Waits by powers of two, from the document's lowest on; what is below is in the first, what is above in the last.
 fn octaves(wait: &Histogram) -> Vec<u64> {
     let mut out = vec![0; DOCUMENT[0].octaves.len()];
-    for (lowest, n) in wait.steps() {
+    for (lowest, n) in wait.used_buckets() {
         let octave = (lowest / LOWEST).checked_ilog2().unwrap_or(0);
         let last = out.len() - 1;
         out[usize::try_from(octave).unwrap_or(last).min(last)] += n;

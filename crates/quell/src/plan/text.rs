@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use quell_event::text::clean;
+use quell_event::text::clean_text;
 use quell_remedy::{Plan, Planned, emit};
 
 use super::Environment;
@@ -19,10 +19,10 @@ pub(crate) fn describe_remedies(plan: &Plan) -> String {
         let _ = writeln!(out, "  {BOLD}{}{BOLD:#}", p.remedy);
         for (name, value) in &p.sets {
             // This line is not wrapped, because it is there to be copied.
-            let _ = writeln!(out, "    sets {name}={}", clean(value));
+            let _ = writeln!(out, "    sets {name}={}", clean_text(value));
         }
         for (key, value) in &p.starts {
-            let _ = writeln!(out, "    starts it with {key}={}", clean(value));
+            let _ = writeln!(out, "    starts it with {key}={}", clean_text(value));
         }
         if !p.evidence.is_empty() {
             out.push_str(&wrap(&format!("because {}", p.evidence), 4));
@@ -83,7 +83,7 @@ pub(crate) fn describe_candidates(all: &[Planned], command: &str) -> String {
         // Writing to a String does not fail.
         let _ = writeln!(out, "  {BOLD}{}{BOLD:#}", p.remedy);
         for (name, value) in p.sets.iter().chain(&p.starts) {
-            let _ = writeln!(out, "    {name}={}", clean(value));
+            let _ = writeln!(out, "    {name}={}", clean_text(value));
         }
         if let Some(most) = touched_time(p) {
             out.push_str(&wrap(&most, 4));

@@ -96,7 +96,7 @@ impl ProveJob<'_> {
     /// The command as one would type it, in quotes, cut where it is long.
     pub(crate) fn quoted_command(&self) -> String {
         let words: Vec<_> = self.argv.iter().map(|w| w.to_string_lossy()).collect();
-        format!("'{}'", Text::from(shell_words(&words)).cut(60))
+        format!("'{}'", Text::from(shell_words(&words)).cut_to(60))
     }
 
     /// The part of the run whose output is read.

@@ -27,7 +27,7 @@ pub(crate) fn run_counted(
     release_memory();
     let ran = job.run(&mut counting, setup, when)?;
     let tally = counting.tally_of_run()?;
-    let totals = tally.totals();
+    let totals = tally.total_counts();
     job.progress.end_run();
     // In the order of `metric::BUILT_IN`. A double is exact up to 2^53, which is 104 days in ns.
     let mut values = [

@@ -334,7 +334,7 @@ pub(crate) mod tests {
         );
         let account = AccountSummary {
             samples: 100,
-            ceiling: quell_event::account::Ceiling {
+            ceiling: quell_event::account::RemedyCeiling {
                 cpu: 0.071,
                 wall: 0.08,
             },

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use quell_event::account::AccountSummary;
-use quell_event::text::clean;
+use quell_event::text::clean_text;
 use quell_stats::{Comparison, MetricRole, Verdict};
 
 use super::proof::{JudgedMetric, Proof};
@@ -233,7 +233,7 @@ pub(crate) fn proof_text(proof: &Proof, saved: Option<&Path>) -> String {
     }
     for out_of_it in &proof.left_out {
         // This line is not wrapped, so that people can search for it.
-        let _ = writeln!(out, "  {}", clean(&out_of_it.report_line()));
+        let _ = writeln!(out, "  {}", clean_text(&out_of_it.report_line()));
     }
     if proof.pairs > 0 {
         let pairs = proof.pairs;

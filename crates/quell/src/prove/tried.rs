@@ -83,7 +83,7 @@ pub(super) fn distinct_labels(all: &[Vec<Planned>]) -> Vec<String> {
         }
         format!(
             "{own} ({})",
-            Text::from(more.join(" ")).cut(MAX_LABEL_CHARS)
+            Text::from(more.join(" ")).cut_to(MAX_LABEL_CHARS)
         )
     };
     names.iter().enumerate().map(label).collect()

@@ -14,7 +14,10 @@ pub(super) fn advise_on_trace(
     duration_ns: u64,
 ) -> Vec<Advised> {
     // Without stacks it goes by the functions that the account has.
-    let costs = trace.account().map(|(costs, _)| costs).unwrap_or_default();
+    let costs = trace
+        .read_account()
+        .map(|(costs, _)| costs)
+        .unwrap_or_default();
     let files = mapped_files(code.processes());
     let stack = |id: u32| code.stack(id.cast_signed());
     let scene = Scene::new(account, duration_ns, &costs, &stack, files);

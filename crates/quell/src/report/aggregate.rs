@@ -2,9 +2,11 @@
 
 use std::cmp::Reverse;
 
-use quell_event::summary::ThreadRow;
-use quell_event::trace::{Row, Sums};
-use quell_event::{Cause, Comm, Counts, CulpritTally, Histogram, Summary, Tally, VictimTally};
+use quell_event::tally_summary::ThreadRow;
+use quell_event::trace::{EventRow, RowSums};
+use quell_event::{
+    Cause, Comm, CulpritTally, Histogram, ShootdownCounts, Tally, TallySummary, VictimTally,
+};
 
 use super::mappings::Mappings;
 use super::place::Place;
@@ -38,7 +40,7 @@ struct CulpritSums {
     /// The first cgroup, and the part that it is from.
     cgroup: u64,
     part: u32,
-    counts: Counts,
+    counts: ShootdownCounts,
 }
 
 #[derive(Default)]
@@ -83,19 +85,19 @@ impl<'a> RowSummer<'a> {
     }
 }
 
-impl Sums for RowSummer<'_> {
-    fn begin(&mut self, part: u32) {
+impl RowSums for RowSummer<'_> {
+    fn begin_part(&mut self, part: u32) {
         self.sum.part = part.saturating_add(1);
     }
 
-    fn take(&mut self, row: &Row) {
+    fn add_row(&mut self, row: &EventRow) {
         self.sum.take(row, self.mappings);
     }
 }
 
 impl Aggregate {
     /// Adds a row: a victim, and if it is the first row of its shootdown, the shootdown too.
-    pub(crate) fn take(&mut self, row: &Row, mappings: &Mappings) {
+    pub(crate) fn take(&mut self, row: &EventRow, mappings: &Mappings) {
         let part = self.part;
         let culprit = self
             .culprits
@@ -104,7 +106,7 @@ impl Aggregate {
                 name: LatestName::default(),
                 cgroup: row.cgroup,
                 part,
-                counts: Counts::default(),
+                counts: ShootdownCounts::default(),
             });
         let name = |comm| LatestName { comm, part };
         culprit.counts.victims += 1;
@@ -112,8 +114,8 @@ impl Aggregate {
             culprit.name = name(row.comm);
             let counts = &mut culprit.counts;
             counts.shootdowns += 1;
-            counts.full += u64::from(row.full());
-            counts.pages += row.pages();
+            counts.full += u64::from(row.is_full());
+            counts.pages += row.page_count();
             counts.wait_ns += row.wait_ns;
             let thread = self.threads.entry((row.pid, row.tid)).or_default();
             thread.name = name(row.comm);
@@ -160,7 +162,7 @@ impl Aggregate {
                 name: LatestName::default(),
                 cgroup: theirs.cgroup,
                 part: theirs.part,
-                counts: Counts::default(),
+                counts: ShootdownCounts::default(),
             });
             mine.name.add(theirs.name);
             mine.counts.add(&theirs.counts);
@@ -191,7 +193,7 @@ impl Aggregate {
             .iter()
             .map(|(&(pid, cause), culprit)| CulpritTally {
                 pid,
-                comm: culprit.name.comm.text().into_owned(),
+                comm: culprit.name.comm.as_text().into_owned(),
                 cgroup: culprit.cgroup,
                 cause,
                 detail: None,
@@ -205,7 +207,7 @@ impl Aggregate {
             .iter()
             .map(|(&(pid, bystander), victim)| VictimTally {
                 pid,
-                comm: victim.name.comm.text().into_owned(),
+                comm: victim.name.comm.as_text().into_owned(),
                 cgroup: 0,
                 bystander,
                 hits: victim.hits,
@@ -230,12 +232,12 @@ impl Aggregate {
     }
 
     /// Adds the threads to their culprits.
-    pub(crate) fn add_threads(&self, summary: &mut Summary) {
+    pub(crate) fn add_threads(&self, summary: &mut TallySummary) {
         let mut by_pid: QuickMap<u32, Vec<ThreadRow>> = QuickMap::default();
         for (&(pid, tid), thread) in &self.threads {
             by_pid.entry(pid).or_default().push(ThreadRow {
                 tid,
-                comm: thread.name.comm.text().into(),
+                comm: thread.name.comm.as_text().into(),
                 shootdowns: thread.shootdowns,
                 wait_ns: thread.wait_ns,
             });

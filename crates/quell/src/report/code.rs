@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use quell_event::trace::{Frame, Process, Stack, Trace};
+use quell_event::trace::{StackFrame, Trace, TracedProcess, TracedStack};
 
 use super::mappings::Mappings;
 
@@ -34,29 +34,29 @@ const VDSO_NAME: &str = "[vdso]";
 
 /// Stacks by the number that rows have for them, with the names that can still be found.
 pub(crate) fn name_stacks(
-    stacks: impl IntoIterator<Item = Stack>,
-    processes: &HashMap<u32, Process>,
-) -> HashMap<i32, Stack> {
-    let mut stacks: Vec<Stack> = stacks.into_iter().collect();
+    stacks: impl IntoIterator<Item = TracedStack>,
+    processes: &HashMap<u32, TracedProcess>,
+) -> HashMap<i32, TracedStack> {
+    let mut stacks: Vec<TracedStack> = stacks.into_iter().collect();
     // A recording that was cut short ended before its frames were named.
     quell_probe::name_frames(&mut stacks, |pid| processes.get(&pid));
-    let number = |s: Stack| (s.id.cast_signed(), s);
+    let number = |s: TracedStack| (s.id.cast_signed(), s);
     stacks.into_iter().map(number).collect()
 }
 
 /// Processes and stacks by their numbers.
 pub(crate) struct Code {
     /// Each as it was read last.
-    processes: HashMap<u32, Process>,
+    processes: HashMap<u32, TracedProcess>,
     mappings: Mappings,
-    stacks: HashMap<i32, Stack>,
+    stacks: HashMap<i32, TracedStack>,
 }
 
 impl Code {
     /// The code of processes. Each may come several times, in the order in which it was read.
     pub(crate) fn new(
-        seen: impl IntoIterator<Item = Process>,
-        stacks: impl IntoIterator<Item = Stack>,
+        seen: impl IntoIterator<Item = TracedProcess>,
+        stacks: impl IntoIterator<Item = TracedStack>,
     ) -> Self {
         let mut code = Self {
             processes: HashMap::new(),
@@ -77,14 +77,14 @@ impl Code {
     /// If it can't be read.
     pub(crate) fn read(trace: &Trace) -> anyhow::Result<(Self, u64)> {
         let mut code = Self::new([], []);
-        let garbled = trace.each_process(|process| code.see_process(process))?;
-        let stacks = trace.stacks()?;
+        let garbled = trace.for_each_process(|process| code.see_process(process))?;
+        let stacks = trace.read_stacks()?;
         code.stacks = name_stacks(stacks.rows.into_values(), &code.processes);
         Ok((code, garbled + stacks.garbled))
     }
 
     /// Adds one reading of a process.
-    fn see_process(&mut self, mut process: Process) {
+    fn see_process(&mut self, mut process: TracedProcess) {
         self.mappings.add(&process);
         // A process that ended while it was read has no names any more, so the earlier ones stay.
         if let Some(before) = self.processes.remove(&process.pid) {
@@ -99,7 +99,7 @@ impl Code {
     }
 
     /// Adds processes and stacks that came since, whose frames are named already.
-    pub(crate) fn learn(&mut self, processes: Vec<Process>, stacks: Vec<Stack>) {
+    pub(crate) fn learn(&mut self, processes: Vec<TracedProcess>, stacks: Vec<TracedStack>) {
         self.stacks
             .extend(stacks.into_iter().map(|s| (s.id.cast_signed(), s)));
         for process in processes {
@@ -109,20 +109,20 @@ impl Code {
     }
 
     /// All stacks, in no order.
-    pub(crate) fn stacks(&self) -> impl Iterator<Item = &Stack> {
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = &TracedStack> {
         self.stacks.values()
     }
 
-    pub(crate) fn stack(&self, id: i32) -> Option<&Stack> {
+    pub(crate) fn stack(&self, id: i32) -> Option<&TracedStack> {
         self.stacks.get(&id)
     }
 
-    pub(crate) fn process(&self, pid: u32) -> Option<&Process> {
+    pub(crate) fn process(&self, pid: u32) -> Option<&TracedProcess> {
         self.processes.get(&pid)
     }
 
     /// The watched processes, each as it was read last.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = &Process> {
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &TracedProcess> {
         self.processes.values().filter(|p| !p.stranger)
     }
 
@@ -138,10 +138,10 @@ impl Code {
 
     /// The frame that asked for a shootdown: the innermost that is no mere wrapper. None where only the vdso is known, through
     /// which every system call of a 32-bit program goes (`__kernel_vsyscall`).
-    pub(crate) fn caller(&self, stack: i32) -> Option<&Frame> {
+    pub(crate) fn caller(&self, stack: i32) -> Option<&StackFrame> {
         let frames = &self.stack(stack)?.frames;
-        let is_kernels = |f: &Frame| f.module.as_deref() == Some(VDSO_NAME);
-        let wrapper = |f: &Frame| {
+        let is_kernels = |f: &StackFrame| f.module.as_deref() == Some(VDSO_NAME);
+        let wrapper = |f: &StackFrame| {
             let name = f.symbol.as_deref().unwrap_or_default();
             let bare = name
                 .split('@')

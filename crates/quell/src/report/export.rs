@@ -45,7 +45,7 @@ pub(crate) fn export_trace(
     if format == Format::Perfetto {
         say_what_has_no_row(&trace);
     }
-    let progress = ReadProgress::new(trace.rows());
+    let progress = ReadProgress::new(trace.row_count());
     let told = |rows| progress.set_rows(rows);
     let rows = Rows::new(&trace, &told);
     let written = out.write(|out| write_format(&rows, &stacks, format, args, out));
@@ -106,9 +106,9 @@ fn write_format(
 }
 
 fn named_stacks(trace: &Trace) -> anyhow::Result<Stacks> {
-    let processes = trace.processes()?.rows;
+    let processes = trace.read_processes()?.rows;
     Ok(code::name_stacks(
-        trace.stacks()?.rows.into_values(),
+        trace.read_stacks()?.rows.into_values(),
         &processes,
     ))
 }
@@ -118,16 +118,16 @@ fn say_what_is_missing(trace: &Trace, no_stacks: bool) {
     if trace.cut_short() {
         say!("quell: the recording was cut short: this is all up to its last second");
     }
-    let counts = trace.tally().ok().flatten();
+    let counts = trace.read_tally().ok().flatten();
     if counts.is_none() {
         say!("quell: the trace has no counts: whether something was lost is not known");
     }
-    if no_stacks && trace.rows() > 0 && trace.meta().stacks != "none" {
+    if no_stacks && trace.row_count() > 0 && trace.meta().stacks != "none" {
         say!(
             "quell: the trace has no stacks (stacks.jsonl): the export lacks all that is by stack"
         );
     }
-    let lost = counts.map_or(0, |t| t.lost.total());
+    let lost = counts.map_or(0, |t| t.lost.missing_total());
     if lost > 0 {
         say!(
             "quell: {} could not be recorded and {} not in the export; 'quell report' counts them",
@@ -139,7 +139,7 @@ fn say_what_is_missing(trace: &Trace, no_stacks: bool) {
 
 /// Says how many waits and samples have no row, because they are in the account alone.
 fn say_what_has_no_row(trace: &Trace) {
-    let account = trace.tally().ok().flatten().and_then(|t| t.account);
+    let account = trace.read_tally().ok().flatten().and_then(|t| t.account);
     let lost = account.map_or(0, |a| a.lost_waits + a.lost_samples);
     let left_out = trace.meta().ended.map_or(0, |e| e.left_out);
     if lost + left_out > 0 {

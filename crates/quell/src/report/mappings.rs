@@ -7,7 +7,7 @@
 //! the heap, whatever the readings have.
 
 use quell_event::Cause;
-use quell_event::trace::{Module, Process, Row};
+use quell_event::trace::{EventRow, MappedModule, TracedProcess};
 
 use super::quick_map::QuickMap;
 
@@ -58,7 +58,7 @@ impl Default for Mappings {
 
 impl Mappings {
     /// Adds a reading. It replaces one of the same time.
-    pub(crate) fn add(&mut self, process: &Process) {
+    pub(crate) fn add(&mut self, process: &TracedProcess) {
         let reading = self.reading_of(process);
         let all = self.readings.entry(process.pid).or_default();
         let at = all.partition_point(|r| r.t_ns < reading.t_ns);
@@ -70,7 +70,7 @@ impl Mappings {
 
     /// Puts this reading in place of all others of its process, as if it had always been so. It serves callers that ask while
     /// the program runs.
-    pub(crate) fn replace_readings(&mut self, process: &Process) {
+    pub(crate) fn replace_readings(&mut self, process: &TracedProcess) {
         let reading = MappingsReading {
             t_ns: 0,
             ..self.reading_of(process)
@@ -78,7 +78,7 @@ impl Mappings {
         self.readings.insert(process.pid, vec![reading]);
     }
 
-    fn reading_of(&mut self, process: &Process) -> MappingsReading {
+    fn reading_of(&mut self, process: &TracedProcess) -> MappingsReading {
         let modules = process.modules.iter().filter(|m| !is_anonymous(m));
         let mut ranges: Vec<NamedRange> = modules
             .map(|m| NamedRange {
@@ -94,7 +94,7 @@ impl Mappings {
         }
     }
 
-    fn number_of_name(&mut self, mapping: &Module) -> u32 {
+    fn number_of_name(&mut self, mapping: &MappedModule) -> u32 {
         let name = match mapping.path.as_str() {
             "[heap]" => HEAP_NAME.to_owned(),
             name if name.starts_with('[') => name.to_owned(),
@@ -110,11 +110,11 @@ impl Mappings {
 
     /// The number of the name of the mapping that this shootdown flushed, if it had one. A full flush has no range: the kernel
     /// makes one from 34 pages on, also where the heap is given back.
-    pub(crate) fn name_of_range(&self, row: &Row) -> Option<u32> {
+    pub(crate) fn name_of_range(&self, row: &EventRow) -> Option<u32> {
         if row.cause == Cause::Brk {
             return Some(HEAP_NUMBER);
         }
-        if row.full() {
+        if row.is_full() {
             return None;
         }
         let all = self.readings.get(&row.pid)?;
@@ -135,7 +135,7 @@ impl Mappings {
 }
 
 /// Shared anonymous memory has a name too, which says nothing about it (mm/shmem.c, shmem_zero_setup).
-fn is_anonymous(mapping: &Module) -> bool {
+fn is_anonymous(mapping: &MappedModule) -> bool {
     mapping.path == "/dev/zero"
 }
 
@@ -143,29 +143,29 @@ fn is_anonymous(mapping: &Module) -> bool {
 mod tests {
     use super::*;
 
-    fn process(t_ns: u64, mappings: &[(&str, u64, u64)]) -> Process {
-        let module = |&(path, start, end): &(&str, u64, u64)| Module {
+    fn process(t_ns: u64, mappings: &[(&str, u64, u64)]) -> TracedProcess {
+        let module = |&(path, start, end): &(&str, u64, u64)| MappedModule {
             path: path.to_owned(),
             start,
             end,
-            ..Module::default()
+            ..MappedModule::default()
         };
-        Process {
+        TracedProcess {
             pid: 7,
             t_ns,
             modules: mappings.iter().map(module).collect(),
-            ..Process::default()
+            ..TracedProcess::default()
         }
     }
 
     fn name(mappings: &Mappings, t_ns: u64, start: u64, cause: Cause) -> Option<&str> {
-        let row = Row {
+        let row = EventRow {
             pid: 7,
             t_ns,
             start,
             end: start + 4096,
             cause,
-            ..Row::default()
+            ..EventRow::default()
         };
         Some(mappings.name(mappings.name_of_range(&row)?))
     }

@@ -16,7 +16,7 @@ pub(crate) mod regions;
 use std::path::{Path, PathBuf};
 
 use quell_event::trace::Trace;
-use quell_event::{Account, Cause, Counts, Summary, Tally};
+use quell_event::{Account, Cause, ShootdownCounts, Tally, TallySummary};
 use quell_remedy::advice::Advised;
 
 use crate::show::units::plural;
@@ -34,7 +34,7 @@ const MAX_STACKS: usize = 50;
 /// The figures and notes of a trace.
 pub(crate) struct Report {
     pub(crate) title: String,
-    pub(crate) summary: Summary,
+    pub(crate) summary: TallySummary,
     /// Notes for the reader, such as that the recording was cut short, or frames have no name.
     pub(crate) notes: Vec<String>,
     /// The origins of shootdowns, for a plan, without those by strangers.
@@ -42,7 +42,7 @@ pub(crate) struct Report {
     /// The shootdowns among the rows by processes that were not watched, and only shot at watched ones.
     pub(crate) by_strangers: u64,
     /// The counts of the watched processes, which are exact also where records were lost.
-    pub(crate) own: Counts,
+    pub(crate) own: ShootdownCounts,
     /// Their account, row by row, if the trace has one.
     pub(crate) account: Option<Account>,
     /// They were watched from their start, as a command is.
@@ -70,10 +70,10 @@ pub(crate) struct ShootdownOrigin {
 /// If it can't be read.
 pub(crate) fn sum_up_trace(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u64)> {
     let (code, garbled) = Code::read(trace)?;
-    let progress = ReadProgress::new(trace.rows());
+    let progress = ReadProgress::new(trace.row_count());
     let mut sum = Aggregate::default();
     let summing = || RowSummer::new(code.mappings());
-    for one in trace.sum(summing, &|rows| progress.set_rows(rows))? {
+    for one in trace.sum_rows(summing, &|rows| progress.set_rows(rows))? {
         sum.add(one.sum);
     }
     drop(progress);
@@ -83,7 +83,10 @@ pub(crate) fn sum_up_trace(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u6
 /// Checks that counts belong to the events of a trace. Counts have all shootdowns, and events may have lost some, so counts
 /// with fewer are of another trace.
 fn check_counts(counts: Tally, events: &Tally, cut_short: bool) -> Result<Tally, String> {
-    let (counted, seen) = (counts.totals().shootdowns, events.totals().shootdowns);
+    let (counted, seen) = (
+        counts.total_counts().shootdowns,
+        events.total_counts().shootdowns,
+    );
     if counted >= seen || cut_short {
         return Ok(counts);
     }
@@ -93,8 +96,8 @@ fn check_counts(counts: Tally, events: &Tally, cut_short: bool) -> Result<Tally,
 }
 
 /// The counts of the watched processes, without strangers.
-fn of_the_watched(tally: &Tally, is_stranger: impl Fn(u32) -> bool) -> Counts {
-    let mut sum = Counts::default();
+fn of_the_watched(tally: &Tally, is_stranger: impl Fn(u32) -> bool) -> ShootdownCounts {
+    let mut sum = ShootdownCounts::default();
     for culprit in tally.culprits.iter().filter(|c| !is_stranger(c.pid)) {
         sum.add(&culprit.counts);
     }
@@ -127,7 +130,7 @@ impl Report {
         let mut notes = Vec::new();
         let cut_short = trace.cut_short();
         let mut rows = sum.tally();
-        let saved = match trace.tally() {
+        let saved = match trace.read_tally() {
             Ok(saved) => saved
                 .ok_or_else(|| "The trace has no counts (tally.json)".to_owned())
                 .and_then(|saved| check_counts(saved, &rows, cut_short)),
@@ -187,7 +190,7 @@ impl Report {
                 .push("The recording was cut short: this is all up to its last second.".to_owned());
         }
         let own = of_the_watched(&tally, |pid| code.is_stranger(pid));
-        let mut summary = Summary::new(&tally, &meta.backend, meta.cpus);
+        let mut summary = TallySummary::new(&tally, &meta.backend, meta.cpus);
         summary.lost_known = lost_known;
         sum.add_threads(&mut summary);
         let places = Places::new(sum, code);
@@ -215,7 +218,7 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use quell_event::{Counts, CulpritTally};
+    use quell_event::{CulpritTally, ShootdownCounts};
 
     use super::*;
 
@@ -227,9 +230,9 @@ mod tests {
                 cgroup: 1,
                 cause: Cause::Munmap,
                 detail: None,
-                counts: Counts {
+                counts: ShootdownCounts {
                     shootdowns,
-                    ..Counts::default()
+                    ..ShootdownCounts::default()
                 },
             }],
             ..Tally::default()

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use quell_event::NO_STACK;
-use quell_event::trace::{Frame, Mark};
+use quell_event::trace::{MissingNameReason, StackFrame};
 
 use super::code::{Code, file_name_of};
 use crate::show::units::count;
@@ -29,14 +29,20 @@ pub(crate) fn stack_notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>)
             let place = last.module.as_deref().map_or("unknown code", file_name_of);
             *seen.early.entry(place).or_default() += n;
         }
-        let marked = |f: &&Frame| f.symbol.is_none();
+        let marked = |f: &&StackFrame| f.symbol.is_none();
         // Two names matter: the caller's, and those of code that a JIT made on the way.
-        let jit = stack.frames.iter().any(|f| f.mark == Some(Mark::Jit));
+        let jit = stack
+            .frames
+            .iter()
+            .any(|f| f.mark == Some(MissingNameReason::Jit));
         let caller = code.caller(id).filter(marked);
         let place = caller
             .and_then(|f| f.module.as_deref())
             .map_or("", file_name_of);
-        if let Some(mark) = jit.then_some(Mark::Jit).or(caller.and_then(|f| f.mark)) {
+        if let Some(mark) = jit
+            .then_some(MissingNameReason::Jit)
+            .or(caller.and_then(|f| f.mark))
+        {
             *seen
                 .marks
                 .entry(mark)
@@ -58,7 +64,7 @@ struct StackFlaws<'c> {
     missing: u64,
     gone: u64,
     early: PerFile<'c>,
-    marks: BTreeMap<Mark, PerFile<'c>>,
+    marks: BTreeMap<MissingNameReason, PerFile<'c>>,
 }
 
 /// The total, and the place with the largest part; the first by name where several are equal.
@@ -109,53 +115,53 @@ impl StackFlaws<'_> {
 }
 
 /// The flaw of stacks whose caller has this mark, and its remedy.
-fn help_for(mark: Mark, place: &str) -> Option<String> {
+fn help_for(mark: MissingNameReason, place: &str) -> Option<String> {
     Some(match mark {
-        Mark::Jit => "pass through code that was made at run time and has no perf map [JIT, no perf map]: \
+        MissingNameReason::Jit => "pass through code that was made at run time and has no perf map [JIT, no perf map]: \
                       run Java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, Node with \
                       --perf-basic-prof, Python 3.12 or later with -X perf."
             .to_owned(),
-        Mark::Stripped => format!(
+        MissingNameReason::Stripped => format!(
             "come from stripped code, most of them from {place} [stripped]: install its debug symbols under \
              /usr/lib/debug before recording, or build it without -s."
         ),
-        Mark::Replaced => format!(
+        MissingNameReason::Replaced => format!(
             "come from a file that is no longer the one that ran, most of them from {place} [file replaced]: \
              its names would be wrong. Record again."
         ),
-        Mark::Unreadable => format!(
+        MissingNameReason::Unreadable => format!(
             "come from a file that could not be read, most of them from {place} [file unreadable]: record as \
              root, and while it is there."
         ),
-        Mark::Unmapped | Mark::Gone | Mark::Unknown => return None,
+        MissingNameReason::Unmapped | MissingNameReason::Gone | MissingNameReason::Unknown => return None,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::trace::Stack;
+    use quell_event::trace::TracedStack;
 
-    fn frame(symbol: &str, module: &str, mark: Option<Mark>) -> Frame {
-        Frame {
+    fn frame(symbol: &str, module: &str, mark: Option<MissingNameReason>) -> StackFrame {
+        StackFrame {
             symbol: (!symbol.is_empty()).then(|| symbol.to_owned()),
             module: (!module.is_empty()).then(|| module.to_owned()),
             offset: Some(1),
             mark,
-            ..Frame::default()
+            ..StackFrame::default()
         }
     }
 
-    fn stack(frames: &[(&str, &str, Option<Mark>)]) -> Stack {
+    fn stack(frames: &[(&str, &str, Option<MissingNameReason>)]) -> TracedStack {
         let frames = frames.iter().map(|(s, m, k)| frame(s, m, *k));
-        Stack {
+        TracedStack {
             frames: frames.collect(),
-            ..Stack::default()
+            ..TracedStack::default()
         }
     }
 
     const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
-    const STRIPPED: Option<Mark> = Some(Mark::Stripped);
+    const STRIPPED: Option<MissingNameReason> = Some(MissingNameReason::Stripped);
 
     /// Check that each note names a remedy, and that there is none where all is well.
     #[test]
@@ -183,7 +189,11 @@ mod tests {
         ] {
             assert!(early.contains(flag), "{early}");
         }
-        let jit = said(&[("madvise", LIBC, None), ("", "", Some(Mark::Jit)), start]);
+        let jit = said(&[
+            ("madvise", LIBC, None),
+            ("", "", Some(MissingNameReason::Jit)),
+            start,
+        ]);
         for flag in ["-XX:+DumpPerfMapAtExit", "--perf-basic-prof", "-X perf"] {
             assert!(jit.contains(flag), "{jit}");
         }
@@ -192,7 +202,7 @@ mod tests {
             stripped.contains("from b [stripped]") && stripped.contains("/usr/lib/debug"),
             "{stripped}"
         );
-        let replaced = said(&[("", "/opt/b", Some(Mark::Replaced)), start]);
+        let replaced = said(&[("", "/opt/b", Some(MissingNameReason::Replaced)), start]);
         assert!(replaced.contains("[file replaced]"), "{replaced}");
     }
 }

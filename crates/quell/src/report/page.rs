@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_event::trace::{OUTER_MISSING, Row, Trace};
+use quell_event::trace::{EventRow, OUTER_FRAMES_MISSING, Trace};
 use quell_page::{About, Binner, NameSource, PageLimits};
 
 use super::Report;
@@ -29,9 +29,9 @@ pub(crate) fn write_page(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let mut binner = Binner::new(PageLimits::default());
     let mut places = RegionNumbers::new(&code);
     let mut sum = Aggregate::default();
-    let progress = ReadProgress::new(trace.rows());
+    let progress = ReadProgress::new(trace.row_count());
     let mut rows = 0;
-    trace.for_each_beside(
+    trace.for_each_row_beside(
         |row| sum.take(row, code.mappings()),
         |row| {
             binner.take(row, places.region_number(row));
@@ -43,7 +43,7 @@ pub(crate) fn write_page(dir: &Path, file: &Path) -> anyhow::Result<()> {
     )?;
     drop(progress);
     let report = Report::new(&trace, &sum, &code, garbled);
-    let (costs, _) = trace.account()?;
+    let (costs, _) = trace.read_account()?;
     let about = About {
         title: &report.title,
         version: env!("CARGO_PKG_VERSION"),
@@ -81,7 +81,7 @@ impl<'a> RegionNumbers<'a> {
     }
 
     /// The number of a row's region. It is looked up once for each place, because there are far fewer places than rows.
-    fn region_number(&mut self, row: &Row) -> u32 {
+    fn region_number(&mut self, row: &EventRow) -> u32 {
         if let Some((id, number)) = self.last
             && id == row.id
         {
@@ -124,11 +124,11 @@ impl<'a> PageNames<'a> {
 impl NameSource for PageNames<'_> {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
         let stack = self.code.stack(stack)?;
-        let missing = stack.cut.then(|| OUTER_MISSING.to_owned());
+        let missing = stack.cut.then(|| OUTER_FRAMES_MISSING.to_owned());
         Some(
             missing
                 .into_iter()
-                .chain(stack.texts().into_iter().rev())
+                .chain(stack.frame_texts().into_iter().rev())
                 .collect(),
         )
     }

@@ -1,7 +1,7 @@
 //! Places: the keys by which the shootdowns of a trace are summed up.
 
 use quell_event::Cause;
-use quell_event::trace::Row;
+use quell_event::trace::EventRow;
 
 use super::mappings::Mappings;
 
@@ -28,7 +28,7 @@ pub(super) enum FlushedRange {
 }
 
 impl Place {
-    pub(crate) fn of(row: &Row, mappings: &Mappings) -> Self {
+    pub(crate) fn of(row: &EventRow, mappings: &Mappings) -> Self {
         // Flushes for a whole address space that comes or goes belong to no mapping.
         let life = matches!(
             row.cause,
@@ -42,7 +42,7 @@ impl Place {
         };
         let at = match mapped {
             Some(name) => FlushedRange::Mapped(name),
-            None if row.full() => FlushedRange::Everything,
+            None if row.is_full() => FlushedRange::Everything,
             None => FlushedRange::Elsewhere,
         };
         Self {
@@ -73,12 +73,12 @@ mod tests {
     fn brk_is_of_the_heap() {
         let mappings = Mappings::default();
         let at = |cause, end, own_mm| {
-            let row = Row {
+            let row = EventRow {
                 cause,
                 start: 0x1000,
                 end,
                 own_mm,
-                ..Row::default()
+                ..EventRow::default()
             };
             Place::of(&row, &mappings).at
         };

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::path::PathBuf;
 
-use quell_event::summary::{RegionRow, StackRow};
-use quell_event::trace::Frame;
+use quell_event::tally_summary::{RegionRow, StackRow};
+use quell_event::trace::StackFrame;
 use quell_event::{Cause, Text};
 
 use super::ShootdownOrigin;
@@ -75,7 +75,7 @@ impl<'a> Places<'a> {
             let Some(stack) = self.code.stack(number) else {
                 continue;
             };
-            let row = rows.entry((stack.texts(), stack.cut)).or_default();
+            let row = rows.entry((stack.frame_texts(), stack.cut)).or_default();
             for (cause, n) in causes {
                 *row.entry(cause).or_default() += n;
             }
@@ -110,7 +110,7 @@ impl<'a> Places<'a> {
 
     /// The origins of shootdowns, for a plan: those of all watched processes, or of one.
     pub(crate) fn origins(&self, pid: Option<u32>) -> Vec<ShootdownOrigin> {
-        let mut callers: QuickMap<i32, Option<&Frame>> = QuickMap::default();
+        let mut callers: QuickMap<i32, Option<&StackFrame>> = QuickMap::default();
         // The cause, the module, the symbol and the region's number.
         type OriginKey<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
         let mut rows: QuickMap<OriginKey<'_>, u64> = QuickMap::default();

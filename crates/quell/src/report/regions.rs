@@ -5,7 +5,7 @@
 //! allocator's where an allocator did.
 
 use quell_event::Cause;
-use quell_event::trace::Frame;
+use quell_event::trace::StackFrame;
 
 use super::code::{Code, file_name_of};
 use super::place::{FlushedRange, Place};
@@ -179,7 +179,7 @@ fn in_batches(cause: Cause) -> bool {
 }
 
 /// The allocator that this code belongs to.
-fn allocator_of(frame: &Frame) -> Option<&'static str> {
+fn allocator_of(frame: &StackFrame) -> Option<&'static str> {
     let module = frame
         .module
         .as_deref()
@@ -219,47 +219,47 @@ fn allocator_of(frame: &Frame) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::trace::{Module, Process, Row, Stack};
+    use quell_event::trace::{EventRow, MappedModule, TracedProcess, TracedStack};
 
-    fn stack(id: u32, frames: Vec<Frame>) -> Stack {
-        Stack {
+    fn stack(id: u32, frames: Vec<StackFrame>) -> TracedStack {
+        TracedStack {
             id,
             pid: Some(7),
             frames,
-            ..Stack::default()
+            ..TracedStack::default()
         }
     }
 
-    fn frame(symbol: &str, module: &str) -> Frame {
-        Frame {
+    fn frame(symbol: &str, module: &str) -> StackFrame {
+        StackFrame {
             addr: 1,
             symbol: Some(symbol.to_owned()),
             module: Some(module.to_owned()),
             offset: Some(0),
-            ..Frame::default()
+            ..StackFrame::default()
         }
     }
 
     /// Check that mappings are named, and that anonymous memory is named by the code that gave it back.
     #[test]
     fn regions_are_named() {
-        let process = Process {
+        let process = TracedProcess {
             pid: 7,
             modules: vec![
-                Module {
+                MappedModule {
                     path: "/data/db".into(),
                     start: 0x1000,
                     end: 0x5000,
-                    ..Module::default()
+                    ..MappedModule::default()
                 },
-                Module {
+                MappedModule {
                     path: "[heap]".into(),
                     start: 0x9000,
                     end: 0xa000,
-                    ..Module::default()
+                    ..MappedModule::default()
                 },
             ],
-            ..Process::default()
+            ..TracedProcess::default()
         };
         let stacks = vec![
             stack(
@@ -293,14 +293,14 @@ mod tests {
         let found = |pid, start, full, user_stack, cause, own_mm| {
             let mut named = Named::new(Regions::new(&code));
             let end = if full { u64::MAX } else { start + 4096 };
-            let row = Row {
+            let row = EventRow {
                 pid,
                 start,
                 end,
                 user_stack,
                 cause,
                 own_mm,
-                ..Row::default()
+                ..EventRow::default()
             };
             let place = Place::of(&row, code.mappings());
             let number = named.number(&place);

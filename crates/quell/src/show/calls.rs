@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use quell_event::{CallKind, CallTally, Calls};
+use quell_event::{CallKind, CallTally, FunctionCalls};
 use quell_host::cpus;
 
 use super::style::{DIM, heading};
@@ -52,7 +52,7 @@ impl<'a> Row<'a> {
 }
 
 /// Rows by function and culprit, over all CPUs, most calls first.
-pub(crate) fn rows(calls: &Calls) -> Vec<Row<'_>> {
+pub(crate) fn rows(calls: &FunctionCalls) -> Vec<Row<'_>> {
     let mut rows: BTreeMap<(&str, CallKind, u32), Row<'_>> = BTreeMap::new();
     for c in &calls.by {
         rows.entry((&c.function, c.kind, c.pid)).or_default().add(c);
@@ -68,10 +68,10 @@ pub(crate) fn rows(calls: &Calls) -> Vec<Row<'_>> {
 }
 
 /// Writes all tables of function calls, each with at most `top` rows.
-pub(super) fn write_calls(out: &mut String, calls: &Calls, top: usize) {
+pub(super) fn write_calls(out: &mut String, calls: &FunctionCalls, top: usize) {
     // Writing to a String does not fail.
     heading(out, "Function calls: functions that CPUs ran for others");
-    let total = calls.total();
+    let total = calls.total_calls();
     let mut notes = vec![format!(
         "{} in {}",
         plural(total, "call"),
@@ -114,7 +114,7 @@ pub(super) fn write_calls(out: &mut String, calls: &Calls, top: usize) {
     write_callees(out, calls, top);
 }
 
-fn write_callees(out: &mut String, calls: &Calls, top: usize) {
+fn write_callees(out: &mut String, calls: &FunctionCalls, top: usize) {
     if calls.at.is_empty() {
         return;
     }
@@ -139,10 +139,10 @@ mod tests {
     use super::*;
     use quell_event::CallVictim;
 
-    fn calls() -> Calls {
+    fn calls() -> FunctionCalls {
         let call = |function: &str, pid, comm: &str, cpu, n| CallTally {
             function: function.to_owned(),
-            kind: CallKind::of(function, false),
+            kind: CallKind::of_function(function, false),
             pid,
             comm: comm.to_owned(),
             cpu,
@@ -156,7 +156,7 @@ mod tests {
         let mut untimed = call("nohz_full_kick_func", 0, "(idle)", 3, 4);
         untimed.timed = 0;
         untimed.kind = CallKind::IrqWork;
-        Calls {
+        FunctionCalls {
             by: vec![
                 call("ipi_mb", 71, "java", 3, 1000),
                 call("ipi_mb", 71, "java", 1, 1200),
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn nothing_is_said() {
         let mut out = String::new();
-        write_calls(&mut out, &Calls::default(), 5);
+        write_calls(&mut out, &FunctionCalls::default(), 5);
         let plain = anstream::adapter::strip_str(&out).to_string();
         assert!(plain.contains("0 calls"), "{plain}");
     }

@@ -29,7 +29,7 @@ pub(crate) fn shell_words<S: AsRef<str>>(argv: &[S]) -> String {
 
 /// A command in a title.
 pub(crate) fn command_title(command: &str) -> Text {
-    Text::from(command).cut(LONGEST_TITLE)
+    Text::from(command).cut_to(LONGEST_TITLE)
 }
 
 #[cfg(test)]

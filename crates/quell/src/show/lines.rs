@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quell_event::text::clean;
+use quell_event::text::clean_text;
 
 use super::style::heading;
 
@@ -13,7 +13,7 @@ const MAX_LINE_CHARS: usize = 98;
 pub(crate) fn wrap(text: &str, indent: usize) -> String {
     let (mut out, mut line) = (String::new(), String::new());
     let margin = " ".repeat(indent);
-    for word in text.split_whitespace().map(clean) {
+    for word in text.split_whitespace().map(clean_text) {
         if !line.is_empty()
             && indent + line.chars().count() + 1 + word.chars().count() > MAX_LINE_CHARS
         {

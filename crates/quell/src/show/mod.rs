@@ -109,7 +109,7 @@ pub(crate) fn emit_more(out: &mut dyn Write, text: &str) -> anyhow::Result<bool>
 /// in; if that was forgotten somewhere, JSON gets escapes here and text gets question marks. Our own colours stay.
 fn safe_text(text: &str) -> Cow<'_, str> {
     if text.starts_with('{') {
-        return text::json(text);
+        return text::escape_json(text);
     }
     table::clean_lines(text)
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use quell_event::summary::Quantiles;
-use quell_event::{MORE, Summary};
+use quell_event::tally_summary::Quantiles;
+use quell_event::{CROWDED_NAME, TallySummary};
 use quell_remedy::advice::Advised;
 
 use super::style::{BOLD, DIM, heading};
@@ -12,12 +12,17 @@ use super::units::{count, percent, plural, time};
 use super::{account, calls};
 
 /// The whole text. Each table has at most `top` rows, and says how many it leaves out.
-pub(crate) fn text(s: &Summary, title: &str, top: usize) -> String {
+pub(crate) fn text(s: &TallySummary, title: &str, top: usize) -> String {
     advised_text(s, title, &[], top)
 }
 
 /// The whole text with advice, which has its place below the first line.
-pub(crate) fn advised_text(s: &Summary, title: &str, advice: &[Advised], top: usize) -> String {
+pub(crate) fn advised_text(
+    s: &TallySummary,
+    title: &str,
+    advice: &[Advised],
+    top: usize,
+) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
     let _ = writeln!(
@@ -44,7 +49,7 @@ pub(crate) fn advised_text(s: &Summary, title: &str, advice: &[Advised], top: us
     out
 }
 
-fn write_totals(out: &mut String, s: &Summary) {
+fn write_totals(out: &mut String, s: &TallySummary) {
     let rate = if s.duration_ns == 0 {
         0
     } else {
@@ -87,7 +92,7 @@ fn write_totals(out: &mut String, s: &Summary) {
 
 /// The share of CPU time in waits and stalls. It can't be above one: such a figure is an error of ours, so the row says that
 /// it is left out. A sum that is estimated from some shootdowns may be a little too large, which is allowed for.
-fn lost_share(s: &Summary) -> Vec<String> {
+fn lost_share(s: &TallySummary) -> Vec<String> {
     const MAX_ESTIMATE_RATIO: f64 = 1.02;
     let share = s.share_lost();
     let (figure, why) = if share > MAX_ESTIMATE_RATIO {
@@ -104,7 +109,7 @@ fn lost_share(s: &Summary) -> Vec<String> {
 }
 
 /// The number of CPUs, with a fraction where some came or went.
-fn cpus_text(s: &Summary) -> String {
+fn cpus_text(s: &TallySummary) -> String {
     let online = s.cpus_online();
     // Rounding is no change.
     if (online - f64::from(s.cpus)).abs() < 0.005 {
@@ -113,7 +118,7 @@ fn cpus_text(s: &Summary) -> String {
     format!("{online:.2} CPUs on average: some came or went")
 }
 
-fn full_share_text(s: &Summary) -> String {
+fn full_share_text(s: &TallySummary) -> String {
     if s.shootdowns == 0 {
         return "none full".to_owned();
     }
@@ -138,7 +143,7 @@ fn quantiles_text(q: &Quantiles) -> String {
     )
 }
 
-fn write_culprits(out: &mut String, s: &Summary, top: usize) {
+fn write_culprits(out: &mut String, s: &TallySummary, top: usize) {
     heading(out, "Who: culprits");
     let mut t = Table::new(&[">shootdowns", ">victims", ">wait", ">pid", "name"]);
     for c in s.culprits.iter().take(top) {
@@ -164,7 +169,7 @@ fn write_culprits(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.culprits.len(), top);
 }
 
-fn write_victims(out: &mut String, s: &Summary, top: usize) {
+fn write_victims(out: &mut String, s: &TallySummary, top: usize) {
     heading(out, "At whom: victims");
     let mut t = Table::new(&[">hits", ">stall", ">pid", "name", ""]);
     for v in s.victims_by.iter().take(top) {
@@ -185,7 +190,7 @@ fn write_victims(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.victims_by.len(), top);
 }
 
-fn write_causes(out: &mut String, s: &Summary, top: usize) {
+fn write_causes(out: &mut String, s: &TallySummary, top: usize) {
     heading(out, "Why: causes");
     let mut t = Table::new(&[">shootdowns", ">victims", ">wait", ">stall", "cause"]);
     for c in s.causes.iter().take(top) {
@@ -202,7 +207,7 @@ fn write_causes(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.causes.len(), top);
 }
 
-fn write_regions(out: &mut String, s: &Summary, top: usize) {
+fn write_regions(out: &mut String, s: &TallySummary, top: usize) {
     if s.regions.is_empty() {
         return;
     }
@@ -215,7 +220,7 @@ fn write_regions(out: &mut String, s: &Summary, top: usize) {
     say_how_many_more(out, s.regions.len(), top);
 }
 
-fn write_stacks(out: &mut String, s: &Summary, top: usize) {
+fn write_stacks(out: &mut String, s: &TallySummary, top: usize) {
     if s.stacks.is_empty() {
         return;
     }
@@ -247,8 +252,9 @@ fn write_stacks(out: &mut String, s: &Summary, top: usize) {
 /// The meaning of lost records, some of which were counted but had no room for a row of their own.
 pub(crate) fn lost_note(all: u64, crowded: u64) -> String {
     let told = format!("lost {}", count(all));
-    let more =
-        format!("counted under {MORE}, because there were too many processes for a row each");
+    let more = format!(
+        "counted under {CROWDED_NAME}, because there were too many processes for a row each"
+    );
     match all.saturating_sub(crowded) {
         0 => format!("{told}: {more}"),
         _ if crowded == 0 => format!("{told}: figures from records are too low by as many"),
@@ -261,7 +267,7 @@ pub(crate) fn lost_note(all: u64, crowded: u64) -> String {
 }
 
 /// A time, or a dash where none of it was timed.
-fn time_or_untimed(s: &Summary, ns: u64) -> String {
+fn time_or_untimed(s: &TallySummary, ns: u64) -> String {
     match ns {
         0 if s.untimed > 0 => "-".to_owned(),
         ns => time(ns),
@@ -269,12 +275,12 @@ fn time_or_untimed(s: &Summary, ns: u64) -> String {
 }
 
 /// The note for a summary in which not all shootdowns were timed.
-pub(crate) fn untimed(s: &Summary) -> Option<String> {
+pub(crate) fn untimed(s: &TallySummary) -> Option<String> {
     s.timed_one_in()
         .map(|every| format!("times are of one shootdown in {every:.1}, counts are of all"))
 }
 
-fn write_footer(out: &mut String, s: &Summary) {
+fn write_footer(out: &mut String, s: &TallySummary) {
     let mut notes = vec![match s.lost {
         0 if !s.lost_known => "lost: not known".to_owned(),
         0 => "lost 0".to_owned(),
@@ -306,7 +312,7 @@ fn write_footer(out: &mut String, s: &Summary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::summary::StackRow;
+    use quell_event::tally_summary::StackRow;
 
     /// Check that records without room are not reported as missing, and that the others are.
     #[test]
@@ -326,11 +332,11 @@ mod tests {
     /// Check that CPUs that came or went are noted, and that rounding is not taken for that.
     #[test]
     fn cpus_on_average() {
-        let summary = |online_ns| Summary {
+        let summary = |online_ns| TallySummary {
             cpus: 4,
             duration_ns: 1_000_000,
             online_ns,
-            ..Summary::default()
+            ..TallySummary::default()
         };
         assert_eq!(cpus_text(&summary(None)), "4 CPUs");
         assert_eq!(cpus_text(&summary(Some(3_999_999))), "4 CPUs");
@@ -344,10 +350,10 @@ mod tests {
     #[test]
     fn impossible_shares_are_left_out() {
         let lost = |ns| {
-            let mut summary = Summary {
+            let mut summary = TallySummary {
                 cpus: 2,
                 duration_ns: 1_000_000,
-                ..Summary::default()
+                ..TallySummary::default()
             };
             summary.wait_ns.sum = ns;
             lost_share(&summary)
@@ -366,7 +372,7 @@ mod tests {
     #[test]
     fn recursion_is_one_line() {
         let frames = ["madvise", "walk", "walk", "walk", "main", "walk"];
-        let summary = Summary {
+        let summary = TallySummary {
             shootdowns: 4,
             stacks: vec![StackRow {
                 frames: frames.map(Into::into).to_vec(),
@@ -374,7 +380,7 @@ mod tests {
                 cause: "munmap".to_owned(),
                 cut: true,
             }],
-            ..Summary::default()
+            ..TallySummary::default()
         };
         let mut out = String::new();
         write_stacks(&mut out, &summary, 10);

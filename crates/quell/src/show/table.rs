@@ -39,7 +39,7 @@ fn replace_controls<'a>(text: &'a str, more: &str) -> Cow<'a, str> {
 
 /// A text from another program's file, which may have no colours either.
 pub(crate) fn plain(text: &str) -> String {
-    text::clean(text).into_owned()
+    text::clean_text(text).into_owned()
 }
 
 /// A table that is aligned when printed.

@@ -149,7 +149,7 @@ fn holder(m: &MechanismRow, h: &HolderShare, ns: u64) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::{Mechanism, Summary};
+    use quell_event::{Mechanism, TallySummary};
 
     fn sample() -> Sample {
         let who = |pid, function: &str, cpu_ns, blocked_ns| WhoRow {
@@ -186,14 +186,14 @@ mod tests {
         }];
         let faults = vec![who(7, "fill", 200, 0), who(8, "copy", 100, 0)];
         Sample {
-            summary: Summary {
+            summary: TallySummary {
                 duration_ns: 1_000_000_000,
                 account: Some(AccountSummary {
                     cpu_ns: 1000,
                     mechanisms: vec![row(Mechanism::FaultAnon, faults), locked],
                     ..AccountSummary::default()
                 }),
-                ..Summary::default()
+                ..TallySummary::default()
             },
             ..Sample::default()
         }

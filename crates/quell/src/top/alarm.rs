@@ -1,7 +1,7 @@
 //! CPUs that nobody should disturb, and who did.
 
-use quell_event::summary::CulpritRow;
-use quell_event::{Matrix, Summary, Tally};
+use quell_event::tally_summary::CulpritRow;
+use quell_event::{InterruptMatrix, Tally, TallySummary};
 use serde::Serialize;
 
 use crate::show::units::{plural, rate};
@@ -31,15 +31,15 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     /// Of these CPUs; `by` counts only shootdowns that interrupt one of them.
-    pub(crate) fn new(guarded: &[u32], matrix: &Matrix, by: &Tally) -> Self {
+    pub(crate) fn new(guarded: &[u32], matrix: &InterruptMatrix, by: &Tally) -> Self {
         let cpus: Vec<Guarded> = guarded
             .iter()
             .map(|&cpu| Guarded {
                 cpu,
-                hits: matrix.taken(cpu as usize),
+                hits: matrix.hits_taken_by(cpu as usize),
             })
             .collect();
-        let summary = Summary::new(by, "", 0);
+        let summary = TallySummary::new(by, "", 0);
         Self {
             hits: cpus.iter().map(|g| g.hits).sum(),
             cpus,
@@ -107,10 +107,10 @@ mod tests {
     /// Check that a quiet CPU is said to be quiet, and that hits are counted also where nobody is known.
     #[test]
     fn hits_count_without_names() {
-        let mut matrix = Matrix::new(4);
+        let mut matrix = InterruptMatrix::new(4);
         let alarm = Alarm::new(&[2, 3], &matrix, &Tally::default());
         assert_eq!(alarm.line(1_000_000_000), "isolated CPU 2-3: no hit");
-        matrix.set(0, 3, 7);
+        matrix.set_hits(0, 3, 7);
         let alarm = Alarm::new(&[2, 3], &matrix, &Tally::default());
         assert_eq!(alarm.line(1_000_000_000), "ISOLATED CPU 3 HIT 7/s");
         assert!(alarm.is_hit(3) && !alarm.is_hit(2) && alarm.guards(2) && !alarm.guards(0));

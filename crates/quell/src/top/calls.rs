@@ -1,6 +1,6 @@
 //! The table of function calls between CPUs, where they are watched.
 
-use quell_event::Calls;
+use quell_event::FunctionCalls;
 use quell_host::cpus;
 
 use super::filter::Filter;
@@ -10,7 +10,7 @@ use crate::show::calls::{Row, rows};
 use crate::show::units::{count, rate, time, time_rate};
 
 /// By function and culprit, over all CPUs.
-pub(crate) fn grid(sample: &Sample, calls: &Calls, filter: &Filter) -> Grid {
+pub(crate) fn grid(sample: &Sample, calls: &FunctionCalls, filter: &Filter) -> Grid {
     let ns = sample.duration_ns();
     let all = rows(calls);
     let shown = all.iter().filter(|r| {
@@ -22,7 +22,7 @@ pub(crate) fn grid(sample: &Sample, calls: &Calls, filter: &Filter) -> Grid {
         note = format!("{} lost: counted nowhere", count(calls.lost));
     }
     Grid {
-        title: format!("Calls {}/s", rate(calls.total(), ns)),
+        title: format!("Calls {}/s", rate(calls.total_calls(), ns)),
         note,
         columns: vec![
             Column::number("calls/s"),
@@ -77,7 +77,7 @@ fn line(r: &Row<'_>, sample: &Sample, ns: u64) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::{CallKind, CallTally, Matrix, Tally};
+    use quell_event::{CallKind, CallTally, InterruptMatrix, Tally};
 
     use crate::top::alarm::Alarm;
 
@@ -86,7 +86,7 @@ mod tests {
     fn isolated_cpus_stand_out() {
         let call = |function: &str, cpu, comm: &str| CallTally {
             function: function.to_owned(),
-            kind: CallKind::of(function, false),
+            kind: CallKind::of_function(function, false),
             comm: comm.to_owned(),
             pid: 7,
             cpu,
@@ -94,15 +94,19 @@ mod tests {
             timed: 4,
             ..CallTally::default()
         };
-        let calls = Calls {
+        let calls = FunctionCalls {
             by: vec![
                 call("ipi_mb", 1, "java"),
                 call("do_sync_core", 3, "systemd"),
             ],
-            ..Calls::default()
+            ..FunctionCalls::default()
         };
         let sample = Sample {
-            alarm: Some(Alarm::new(&[3], &Matrix::new(4), &Tally::default())),
+            alarm: Some(Alarm::new(
+                &[3],
+                &InterruptMatrix::new(4),
+                &Tally::default(),
+            )),
             ..Sample::default()
         };
         let grid = |text| grid(&sample, &calls, &Filter::new(text));

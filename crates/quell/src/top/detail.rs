@@ -3,8 +3,8 @@
 //! The counts tell processes apart, not threads. So a second probe records this process alone, with
 //! the stacks of some of its shootdowns, for as long as somebody looks.
 
-use quell_event::summary::{RegionRow, StackRow};
-use quell_event::{Summary, Tally};
+use quell_event::tally_summary::{RegionRow, StackRow};
+use quell_event::{Tally, TallySummary};
 use serde::Serialize;
 
 use super::filter::Filter;
@@ -87,7 +87,7 @@ impl Detail {
             culprits: tally.culprits.iter().filter(of).cloned().collect(),
             ..Tally::default()
         };
-        rows::causes(&Summary::new(&tally, "", 0), String::new())
+        rows::causes(&TallySummary::new(&tally, "", 0), String::new())
     }
 
     /// What lies at the ranges.

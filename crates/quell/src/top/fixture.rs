@@ -1,7 +1,9 @@
 //! An interval as tests see it: two processes, a bystander, four CPUs.
 
-use quell_event::summary::{RegionRow, StackRow};
-use quell_event::{Cause, Counts, CulpritTally, Histogram, Matrix, Tally, VictimTally};
+use quell_event::tally_summary::{RegionRow, StackRow};
+use quell_event::{
+    Cause, CulpritTally, Histogram, InterruptMatrix, ShootdownCounts, Tally, VictimTally,
+};
 
 use super::detail::{Detail, Thread};
 use super::regions::{Region, Regions};
@@ -16,7 +18,7 @@ pub(super) fn culprit(pid: u32, comm: &str, cause: Cause, shootdowns: u64) -> Cu
         cgroup: 1,
         cause,
         detail: (cause == Cause::Other).then(|| "do_something".to_owned()),
-        counts: Counts {
+        counts: ShootdownCounts {
             shootdowns,
             full: 0,
             pages: shootdowns * 2,
@@ -67,9 +69,9 @@ pub(super) fn sample(guarded: bool) -> Sample {
         culprits,
         ..Tally::default()
     };
-    let mut matrix = Matrix::new(4);
+    let mut matrix = InterruptMatrix::new(4);
     for (c, v, n) in [(0, 1, 9000), (0, 2, 8500), (1, 0, 1200), (2, 3, 266)] {
-        matrix.set(c, v, n);
+        matrix.set_hits(c, v, n);
     }
     let guard = Tally {
         duration_ns: SECOND,
@@ -82,7 +84,7 @@ pub(super) fn sample(guarded: bool) -> Sample {
         guard: guarded.then_some(guard),
     };
     let before = Reading {
-        matrix: Matrix::new(4),
+        matrix: InterruptMatrix::new(4),
         ..Reading::default()
     };
     let isolated: &[u32] = if guarded { &[3] } else { &[] };

@@ -45,18 +45,20 @@ pub(crate) fn heat(sample: &Sample, width: usize, height: usize) -> Heat {
     };
     let guarded = |cpu: u32| sample.alarm.as_ref().is_some_and(|a| a.guards(cpu));
     let victims = busiest(all, room / cell, |c| {
-        (guarded(c), sample.matrix.taken(c as usize))
+        (guarded(c), sample.matrix.hits_taken_by(c as usize))
     });
-    let culprits = busiest(all, height, |c| (false, sample.matrix.asked(c as usize)));
+    let culprits = busiest(all, height, |c| {
+        (false, sample.matrix.hits_asked_by(c as usize))
+    });
     let most = culprits
         .iter()
         .flat_map(|&c| victims.iter().map(move |&v| (c, v)))
-        .map(|(c, v)| sample.matrix.hits(c as usize, v as usize))
+        .map(|(c, v)| sample.matrix.hits_between(c as usize, v as usize))
         .max()
         .unwrap_or(0);
     let rows = culprits.iter().map(|&c| {
         let cells = victims.iter().map(|&v| {
-            let hits = sample.matrix.hits(c as usize, v as usize);
+            let hits = sample.matrix.hits_between(c as usize, v as usize);
             let heat = level(hits, most);
             Cell {
                 text: match (cell, hits) {
@@ -123,14 +125,14 @@ fn busiest<K: Ord>(all: &[u32], most: usize, key: impl Fn(u32) -> K) -> Vec<u32>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::Matrix;
+    use quell_event::InterruptMatrix;
 
     fn sample(cpus: u32) -> Sample {
-        let mut matrix = Matrix::new(cpus as usize);
+        let mut matrix = InterruptMatrix::new(cpus as usize);
         for c in 0..cpus as usize {
             for v in 0..cpus as usize {
                 if c != v {
-                    matrix.set(c, v, ((c * 7 + v) * 100) as u32);
+                    matrix.set_hits(c, v, ((c * 7 + v) * 100) as u32);
                 }
             }
         }

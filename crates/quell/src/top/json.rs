@@ -1,7 +1,7 @@
 //! An interval as one JSON object: `quell/tally/1`, and what only the live view has.
 
 use anyhow::Context as _;
-use quell_event::Summary;
+use quell_event::TallySummary;
 use serde::Serialize;
 
 use super::alarm::Alarm;
@@ -21,7 +21,7 @@ struct Hits<'a> {
 #[derive(Debug, Serialize)]
 struct Interval<'a> {
     #[serde(flatten)]
-    summary: &'a Summary,
+    summary: &'a TallySummary,
     matrix: Hits<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     isolated: Option<&'a Alarm>,
@@ -41,7 +41,7 @@ pub(crate) fn json(sample: &Sample) -> anyhow::Result<String> {
     let row = |&c: &u32| {
         let hits = cpus
             .iter()
-            .map(|&v| sample.matrix.hits(c as usize, v as usize));
+            .map(|&v| sample.matrix.hits_between(c as usize, v as usize));
         hits.collect()
     };
     let interval = Interval {

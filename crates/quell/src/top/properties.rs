@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use quell_event::{CallTally, Calls, Cause, Summary, Tally};
+use quell_event::{CallTally, Cause, FunctionCalls, Tally, TallySummary};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -72,12 +72,12 @@ prop_compose! {
             shootdowns,
         });
         let regions = Regions { regions: regions.collect(), ..Regions::default() };
-        Sample { summary: Summary::new(&tally, "raw_tp", 2), tally, regions: Some(regions), ..sample(true) }
+        Sample { summary: TallySummary::new(&tally, "raw_tp", 2), tally, regions: Some(regions), ..sample(true) }
     }
 }
 
 /// Function calls of these processes, functions and victims' CPUs.
-fn calls_of(called: &[(u32, String, u32, u64)]) -> Calls {
+fn calls_of(called: &[(u32, String, u32, u64)]) -> FunctionCalls {
     let call = |(pid, function, cpu, calls): &(u32, String, u32, u64)| CallTally {
         function: function.clone(),
         pid: *pid,
@@ -85,9 +85,9 @@ fn calls_of(called: &[(u32, String, u32, u64)]) -> Calls {
         calls: *calls,
         ..CallTally::default()
     };
-    Calls {
+    FunctionCalls {
         by: called.iter().map(call).collect(),
-        ..Calls::default()
+        ..FunctionCalls::default()
     }
 }
 
@@ -99,7 +99,7 @@ fn obey(state: &mut State, action: &Action) {
     }
 }
 
-fn shown(s: &Summary) -> u64 {
+fn shown(s: &TallySummary) -> u64 {
     s.culprits.iter().map(|c| c.shootdowns).sum()
 }
 
@@ -179,7 +179,7 @@ proptest! {
     #[test]
     fn filters_are_honest(sample in any_sample(), text in "[a-c0-9.]{0,3}") {
         let filter = Filter::new(&text);
-        let passed = Summary::new(&filter.tally(&sample.tally), "", 2);
+        let passed = TallySummary::new(&filter.tally(&sample.tally), "", 2);
         let causes: u64 = passed.causes.iter().map(|c| c.shootdowns).sum();
         prop_assert_eq!(shown(&passed), causes);
         prop_assert!(shown(&passed) <= sample.summary.shootdowns);

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use quell_event::summary::CulpritRow;
+use quell_event::tally_summary::CulpritRow;
 use quell_event::{Cause, Tally};
 use quell_probe::ShootdownSample;
 use serde::Serialize;
@@ -218,7 +218,7 @@ mod tests {
         let (a, b) = (sample(7, Cause::Munmap, 1), sample(7, Cause::Munmap, 2));
         let (c, d) = (sample(7, Cause::Mprotect, 9), sample(0, Cause::Other, 3));
         let samples = [(&a, 1), (&b, 0), (&c, 1), (&d, 0)];
-        let summary = quell_event::Summary::new(&tally, "", 2);
+        let summary = quell_event::TallySummary::new(&tally, "", 2);
         let found = share_out(
             &samples,
             &names,

@@ -1,6 +1,6 @@
 //! Rows of culprits and causes, of all processes and of one.
 
-use quell_event::Summary;
+use quell_event::TallySummary;
 
 use super::grid::{Column, Grid, Id, Key, Line, Mark};
 use crate::show::units::{count, rate, time, time_rate};
@@ -55,7 +55,7 @@ impl Did<'_> {
 }
 
 /// Of everything, or of one process.
-pub(super) fn causes(s: &Summary, note: String) -> Grid {
+pub(super) fn causes(s: &TallySummary, note: String) -> Grid {
     let lines = s.causes.iter().map(|c| {
         let name = c.label();
         Line {

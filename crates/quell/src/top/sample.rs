@@ -1,6 +1,6 @@
 //! What one interval holds.
 
-use quell_event::{Matrix, Summary, Tally};
+use quell_event::{InterruptMatrix, Tally, TallySummary};
 
 use super::alarm::Alarm;
 use super::detail::Detail;
@@ -12,9 +12,9 @@ pub(crate) struct Sample {
     /// What was counted, by culprit and cause, and by victim.
     pub(crate) tally: Tally,
     /// The same, summed up: of everything in scope, whatever the filter.
-    pub(crate) summary: Summary,
+    pub(crate) summary: TallySummary,
     /// Hits by CPU, of everything on the machine, whatever the scope.
-    pub(crate) matrix: Matrix,
+    pub(crate) matrix: InterruptMatrix,
     /// CPUs that are online.
     pub(crate) online: Vec<u32>,
     /// What hit the CPUs that nobody should disturb; `None` where there are none.
@@ -29,7 +29,7 @@ pub(crate) struct Sample {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) tally: Tally,
-    pub(crate) matrix: Matrix,
+    pub(crate) matrix: InterruptMatrix,
     /// Who shoots at the CPUs that nobody should disturb.
     pub(crate) guard: Option<Tally>,
 }
@@ -52,7 +52,7 @@ impl Sample {
             (None, _) => Tally::default(),
         };
         Self {
-            summary: Summary::new(&tally, backend, cpus),
+            summary: TallySummary::new(&tally, backend, cpus),
             alarm: (!guarded.is_empty()).then(|| Alarm::new(guarded, &matrix, &by)),
             tally,
             matrix,

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use quell_event::trace::{Mark, Row, Stack};
-use quell_event::{Cause, NO_STACK, Summary, Tally};
+use quell_event::trace::{EventRow, MissingNameReason, TracedStack};
+use quell_event::{Cause, NO_STACK, Tally, TallySummary};
 use quell_probe::{Probe, ShootdownSample, ShootdownSamples, StackResolver};
 
 use super::regions::{Ahead, Regions, share_out};
@@ -90,7 +90,7 @@ pub(super) struct Sampler {
     /// Of this interval, with the number of the stack.
     taken: Vec<(ShootdownSample, i32)>,
     /// Stacks that are still to be named: that may take long, and is done once an interval.
-    unnamed: Vec<Stack>,
+    unnamed: Vec<TracedStack>,
     ahead: Ahead,
     drained: Instant,
     one_in: NonZeroU32,
@@ -155,7 +155,12 @@ impl Sampler {
             let resolver = &mut self.known.resolver;
             let stack = resolver.user_stack(number, sample.pid, addresses, sample.caller);
             // its mappings were older than its code
-            if stack.gone || stack.frames.iter().any(|f| f.mark == Some(Mark::Unmapped)) {
+            if stack.gone
+                || stack
+                    .frames
+                    .iter()
+                    .any(|f| f.mark == Some(MissingNameReason::Unmapped))
+            {
                 self.known.numbers.forget(sample);
             }
             self.unnamed.push(stack);
@@ -184,7 +189,7 @@ impl Sampler {
         &mut self,
         probe: &Probe,
         tally: &Tally,
-        summary: &Summary,
+        summary: &TallySummary,
     ) -> anyhow::Result<Regions> {
         self.drain(probe)?;
         let Known { resolver, code, .. } = &mut self.known;
@@ -196,14 +201,14 @@ impl Sampler {
         let samples: Vec<(&ShootdownSample, u32)> = taken
             .iter()
             .map(|(s, stack)| {
-                let row = Row {
+                let row = EventRow {
                     pid: s.pid,
                     cause: s.cause,
                     own_mm: s.own_mm,
                     start: s.start,
                     end: s.end,
                     user_stack: *stack,
-                    ..Row::default()
+                    ..EventRow::default()
                 };
                 (s, named.number(&Place::of(&row, code.mappings())))
             })

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use quell_event::Summary;
+use quell_event::TallySummary;
 
 use super::alarm::Alarm;
 use super::filter::Filter;
@@ -23,7 +23,7 @@ impl Tables {
     /// Of what passes the filter.
     pub(crate) fn new(sample: &Sample, filter: &Filter) -> Self {
         let tally = filter.tally(&sample.tally);
-        let shown = Summary::new(&tally, &sample.summary.backend, sample.summary.cpus);
+        let shown = TallySummary::new(&tally, &sample.summary.backend, sample.summary.cpus);
         let note = |shown: u64, all: u64, what: &str| {
             if filter.is_empty() {
                 return String::new();
@@ -35,7 +35,7 @@ impl Tables {
             )
         };
         let shot = note(shown.shootdowns, sample.summary.shootdowns, "shootdowns");
-        let hits = |s: &Summary| s.victims_by.iter().map(|v| v.hits).sum();
+        let hits = |s: &TallySummary| s.victims_by.iter().map(|v| v.hits).sum();
         let hit = note(hits(&shown), hits(&sample.summary), "hits");
         let mut reasons: HashMap<u32, (u64, &str)> = HashMap::new();
         for c in &tally.culprits {
@@ -54,7 +54,7 @@ impl Tables {
 }
 
 fn culprits(
-    s: &Summary,
+    s: &TallySummary,
     reasons: &HashMap<u32, (u64, &str)>,
     alarm: Option<&Alarm>,
     note: String,
@@ -90,7 +90,7 @@ fn culprits(
     }
 }
 
-fn victims(s: &Summary, note: String) -> Grid {
+fn victims(s: &TallySummary, note: String) -> Grid {
     let lines = s.victims_by.iter().map(|v| Line {
         id: Id::Victim(v.pid, v.bystander),
         cells: vec![

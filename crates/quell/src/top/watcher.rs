@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use quell_event::trace::Row;
+use quell_event::trace::EventRow;
 use quell_event::{Comm, NO_STACK, Shootdown};
 use quell_host::proc::Proc;
 use quell_probe::{KeptDetail, Probe, ProbeOptions, ShootdownRecords, StackResolver, StackShare};
@@ -37,7 +37,7 @@ struct Sums {
     every: u32,
     threads: HashMap<u32, (Comm, Thread)>,
     /// Shootdowns with stacks that are not among the places yet.
-    taken: Vec<Row>,
+    taken: Vec<EventRow>,
     /// Since the beginning, only shootdowns with stacks.
     places: Aggregate,
     sampled: u64,
@@ -64,7 +64,7 @@ impl Sums {
             return;
         }
         self.sampled += 1;
-        self.taken.push(Row {
+        self.taken.push(EventRow {
             pid: s.pid,
             tid: s.tid,
             comm: s.comm,
@@ -73,7 +73,7 @@ impl Sums {
             end: s.end,
             own_mm: s.own_mm,
             user_stack: stack,
-            ..Row::default()
+            ..EventRow::default()
         });
     }
 
@@ -211,7 +211,7 @@ impl Watcher {
             .threads
             .drain()
             .map(|(_, (comm, thread))| Thread {
-                comm: comm.text().into_owned(),
+                comm: comm.as_text().into_owned(),
                 ..thread
             })
             .collect();

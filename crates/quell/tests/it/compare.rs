@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use quell_event::Shootdown;
-use quell_event::trace::{Meta, Writer};
+use quell_event::trace::{TraceMeta, TraceWriter};
 use serde_json::Value;
 
 use crate::common::{alone, beside_others, example, json, quell, root_only};
@@ -12,13 +12,13 @@ use crate::common::{alone, beside_others, example, json, quell, root_only};
 /// A trace of so many shootdowns.
 fn made(dir: &Path, name: &str, backend: &str, shootdowns: u64) -> String {
     let path = dir.join(name);
-    let meta = Meta {
+    let meta = TraceMeta {
         backend: backend.into(),
-        ..Meta::default()
+        ..TraceMeta::default()
     };
-    let mut writer = Writer::create(&path, &meta, false).expect("a trace");
+    let mut writer = TraceWriter::create(&path, &meta, false).expect("a trace");
     for n in 0..shootdowns {
-        writer.push(&Shootdown {
+        writer.push_shootdown(&Shootdown {
             t_ns: 1 + n * 10_000,
             wait_ns: 2_000,
             ..Shootdown::default()

@@ -226,7 +226,7 @@ fn trace_has_the_right_ranges() {
     let (mut rows, mut shootdowns, mut wait_ns, mut idle) = (0u64, 0u64, 0u64, 0u64);
     let mut starts = BTreeSet::new();
     trace
-        .for_each(|row| {
+        .for_each_row(|row| {
             rows += 1;
             if !row.is_first() {
                 return;
@@ -240,10 +240,15 @@ fn trace_has_the_right_ranges() {
                 return;
             }
             assert!(row.end <= end, "{}", row.cause);
-            assert_eq!((row.pages(), row.full()), (pages, false), "{}", row.cause);
+            assert_eq!(
+                (row.page_count(), row.is_full()),
+                (pages, false),
+                "{}",
+                row.cause
+            );
             starts.insert(row.start);
             assert_eq!(row.pid, row.tid, "the main thread shoots");
-            assert_eq!(row.comm.text(), "culprit");
+            assert_eq!(row.comm.as_text(), "culprit");
             assert!(row.own_mm);
             // one that idles, or runs a kernel thread, may still have the address space loaded, and is hit too
             if row.bystander {
@@ -258,7 +263,7 @@ fn trace_has_the_right_ranges() {
         })
         .expect("rows");
     assert!(idle <= 10, "{idle} idle victims of {rows}");
-    let tally = trace.tally().unwrap().expect("a tally");
+    let tally = trace.read_tally().unwrap().expect("a tally");
     for cause in expected.keys() {
         let n = seen.get(cause).copied().unwrap_or(0);
         println!("{cause}: {n} of {COUNT}, {} empty sends", tally.empty_sends);
@@ -270,15 +275,18 @@ fn trace_has_the_right_ranges() {
     // each mprotect is of pages of its own
     let own = u64::try_from(starts.len()).expect("a count");
     assert_eq!(own, 2 + seen.get("mprotect").copied().unwrap_or(0));
-    assert_eq!(tally.lost.total(), 0);
+    assert_eq!(tally.lost.missing_total(), 0);
     let named = regions(trace_dir.to_str().expect("a path"));
     let others = named.iter().filter(|r| r.contains("another process"));
     assert!(!named.is_empty() && others.count() == 0, "{named:?}");
     assert_eq!(
-        (tally.totals().shootdowns, tally.totals().victims),
+        (
+            tally.total_counts().shootdowns,
+            tally.total_counts().victims
+        ),
         (shootdowns, rows)
     );
-    assert_eq!(tally.totals().wait_ns, wait_ns);
+    assert_eq!(tally.total_counts().wait_ns, wait_ns);
 }
 
 /// Check that over the worst case the victims of `stat -a` are within 0.5 % of the change of `TLB:` in /proc/interrupts, with nothing lost.

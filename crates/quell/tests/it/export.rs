@@ -6,25 +6,25 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use quell_event::trace::{Meta, Writer};
-use quell_event::{Shootdown, Victim};
+use quell_event::trace::{TraceMeta, TraceWriter};
+use quell_event::{Shootdown, ShootdownVictim};
 
 use crate::common::{QUELL, beside_others, quell};
 
 /// A trace of so many shootdowns, with one victim each.
 fn trace(dir: &Path, shootdowns: u64) -> String {
     let path = dir.join("trace.quell");
-    let mut writer = Writer::create(&path, &Meta::default(), false).expect("a trace");
+    let mut writer = TraceWriter::create(&path, &TraceMeta::default(), false).expect("a trace");
     for n in 0..shootdowns {
-        writer.push(&Shootdown {
+        writer.push_shootdown(&Shootdown {
             t_ns: n * 10_000,
             wait_ns: 2_000,
             end: 4096,
-            victims: vec![Victim {
+            victims: vec![ShootdownVictim {
                 cpu: 1,
                 delay_ns: 700,
                 stall_ns: 300,
-                ..Victim::default()
+                ..ShootdownVictim::default()
             }],
             ..Shootdown::default()
         });

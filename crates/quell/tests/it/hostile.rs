@@ -6,8 +6,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use quell_event::text::is_plain;
-use quell_event::trace::{Frame, Meta, Module, Process, Stack, StackKind, Writer};
-use quell_event::{Cause, Comm, Counts, CulpritTally, Shootdown, Tally, Victim, VictimTally};
+use quell_event::trace::{
+    MappedModule, StackFrame, StackKind, TraceMeta, TraceWriter, TracedProcess, TracedStack,
+};
+use quell_event::{
+    Cause, Comm, CulpritTally, Shootdown, ShootdownCounts, ShootdownVictim, Tally, VictimTally,
+};
 
 use crate::agents::Agent;
 use crate::common::{LAB_LOCK, QUELL, alone, beside_others, example, root_only};
@@ -63,11 +67,11 @@ fn told(args: &[&str]) -> String {
 
 /// A trace that somebody else wrote.
 fn trace(path: &Path) {
-    let mut writer = Writer::create(path, &Meta::default(), false).expect("a trace");
+    let mut writer = TraceWriter::create(path, &TraceMeta::default(), false).expect("a trace");
     let comm = Comm(*b"\x1b[31m\n\xe2\x80\xae\xc2\x9b12345");
     for n in 0..300 {
         let start = if n % 2 == 0 { 0x1000 } else { 0x9000_0000 };
-        writer.push(&Shootdown {
+        writer.push_shootdown(&Shootdown {
             t_ns: 1 + n * 10_000,
             wait_ns: 2_000,
             pid: 7,
@@ -79,7 +83,7 @@ fn trace(path: &Path) {
             end: start + 4096,
             own_mm: true,
             user_stack: 1,
-            victims: vec![Victim {
+            victims: vec![ShootdownVictim {
                 cpu: 1,
                 pid: 8,
                 tid: 8,
@@ -92,15 +96,15 @@ fn trace(path: &Path) {
         });
     }
     for (pid, name) in [(7, long()), (8, name())] {
-        let module = |path: String, start| Module {
+        let module = |path: String, start| MappedModule {
             path,
             start,
             end: start + 0x10_0000,
             perms: "r-xp".to_owned(),
             build_id: Some("ab".to_owned()),
-            ..Module::default()
+            ..MappedModule::default()
         };
-        writer.process(&Process {
+        writer.push_process(&TracedProcess {
             pid,
             comm: name.clone(),
             exe: format!("/{name}"),
@@ -109,17 +113,17 @@ fn trace(path: &Path) {
                 module(format!("/{name}"), 0),
                 module(format!("/lib/{name}/libjemalloc.so.2"), 0x50_0000),
             ],
-            ..Process::default()
+            ..TracedProcess::default()
         });
     }
-    let frame = |symbol: Option<String>, module: &str| Frame {
+    let frame = |symbol: Option<String>, module: &str| StackFrame {
         addr: 0x50_0010,
         symbol,
         module: Some(module.to_owned()),
         offset: Some(16),
-        ..Frame::default()
+        ..StackFrame::default()
     };
-    writer.stack(&Stack {
+    writer.push_stack(&TracedStack {
         id: 1,
         kind: StackKind::User,
         pid: Some(7),
@@ -128,15 +132,15 @@ fn trace(path: &Path) {
             frame(None, &format!("/lib/{}", name())),
             frame(Some(long()), &long()),
         ],
-        ..Stack::default()
+        ..TracedStack::default()
     });
-    let counts = Counts {
+    let counts = ShootdownCounts {
         shootdowns: 300,
         victims: 300,
         wait_ns: 1_000,
-        ..Counts::default()
+        ..ShootdownCounts::default()
     };
-    writer.tally(&Tally {
+    writer.set_tally(&Tally {
         duration_ns: 3_000_000,
         culprits: vec![CulpritTally {
             pid: 7,

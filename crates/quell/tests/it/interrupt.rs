@@ -22,8 +22,8 @@ fn recording(dir: &Path, program: &Path) -> Child {
         .spawn()
         .expect("quell starts");
     let counted = || {
-        let tally = Trace::open(dir).ok()?.tally().ok()??;
-        Some(tally.totals().shootdowns)
+        let tally = Trace::open(dir).ok()?.read_tally().ok()??;
+        Some(tally.total_counts().shootdowns)
     };
     // stacks come after the first second
     let stacks = || std::fs::metadata(dir.join("stacks.jsonl")).is_ok_and(|file| file.len() > 0);
@@ -120,7 +120,7 @@ fn kill_loses_at_most_a_second() {
         assert!(trace.cut_short());
         let mut last = 0;
         trace
-            .for_each(|row| last = last.max(row.t_ns))
+            .for_each_row(|row| last = last.max(row.t_ns))
             .expect("rows");
         let killed = u64::try_from(killed.tv_sec * 1_000_000_000 + killed.tv_nsec).expect("a time");
         let lost = Duration::from_nanos(killed.saturating_sub(last));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use quell_event::Cause;
-use quell_event::trace::{Row, Trace, UNSEEN_CPU};
+use quell_event::trace::{EventRow, Trace, UNSEEN_CPU};
 
 use crate::common::{alone, emulated, quell, root_only};
 
@@ -48,21 +48,21 @@ impl TimedCalls {
     /// Whether a row can be of the call that its thread was in; none if it is of none of these threads, or of their
     /// beginning and end. Two threads that change one address space at a time have all of it flushed (tlb_finish_mmu() in
     /// mm/mmu_gather.c): of such rows only thread and time tell.
-    fn is_right(&self, row: &Row) -> Option<bool> {
+    fn is_right(&self, row: &EventRow) -> Option<bool> {
         if row.cause != Cause::MadviseDontneed {
             return None;
         }
         let of_thread = self.0.get(&row.tid)?;
         let after = of_thread.partition_point(|call| call.began_ns <= row.t_ns + SKEW_NS);
         let call = &of_thread[after.checked_sub(1)?];
-        if !row.full() && !self.is_an_address(row) {
+        if !row.is_full() && !self.is_an_address(row) {
             return None;
         }
         if row.t_ns > of_thread.last()?.ended_ns {
             return None;
         }
         let lies_in_it = row.pid == call.pid
-            && (row.full() || row.start == call.address)
+            && (row.is_full() || row.start == call.address)
             && row.t_ns + row.wait_ns <= call.ended_ns + SKEW_NS;
         let of_its_memory = row.bystander || row.victim_pid == call.pid;
         let over = u64::from(row.delay_ns) + u64::from(row.stall_ns) <= row.wait_ns + SKEW_NS;
@@ -70,7 +70,7 @@ impl TimedCalls {
     }
 
     /// Whether some call was of that address.
-    fn is_an_address(&self, row: &Row) -> bool {
+    fn is_an_address(&self, row: &EventRow) -> bool {
         let mut threads = self.0.values();
         threads.any(|calls| {
             calls
@@ -94,7 +94,7 @@ fn judge(trace: &Trace, calls: &TimedCalls) -> Verdict {
     let mut verdict = Verdict::default();
     let mut rounds = Vec::new();
     trace
-        .for_each(|row| {
+        .for_each_row(|row| {
             if row.is_first() {
                 rounds.push((row.cpu, row.t_ns, row.t_ns + row.wait_ns));
             }
@@ -149,9 +149,9 @@ fn culprits_that_move() {
     }
     let trace = Trace::open(&trace_dir).expect("a trace");
     let verdict = judge(&trace, &calls);
-    let tally = trace.tally().unwrap().expect("a tally");
+    let tally = trace.read_tally().unwrap().expect("a tally");
     let kernel = tally.kernel_interrupts.expect("TLB: of /proc/interrupts");
-    let victims = tally.interrupts();
+    let victims = tally.tlb_interrupts();
     println!(
         "{verdict:?} of {} calls; {victims} victims, the kernel says {kernel}",
         calls.len()
@@ -168,7 +168,7 @@ fn culprits_that_move() {
         20 + verdict.right / 5000
     };
     assert!(verdict.unseen <= unseen, "{verdict:?}");
-    assert_eq!(tally.lost.total(), 0);
+    assert_eq!(tally.lost.missing_total(), 0);
     // others shoot between the moment when the kernel is asked and the last one that is seen
     let apart = kernel / 1000 + if emulated() { 2 } else { 200 };
     assert!(

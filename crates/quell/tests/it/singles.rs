@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use quell_event::trace::{Sample, Stack, Trace, Wait};
+use quell_event::trace::{SampleRow, Trace, TracedStack, WaitRow};
 use quell_event::{Account, HolderRole, Mechanism};
 use serde_json::Value;
 
@@ -41,21 +41,23 @@ fn record(args: &[&str]) -> Recorded {
 }
 
 impl Recorded {
-    fn waits(&self) -> Vec<Wait> {
+    fn waits(&self) -> Vec<WaitRow> {
         let mut all = Vec::new();
-        let read = self.trace.waits(|wait| all.push(wait.clone()));
+        let read = self.trace.for_each_wait(|wait| all.push(wait.clone()));
         assert_eq!(read.expect("waits").unread_bytes, 0);
         all
     }
 
-    fn samples(&self) -> Vec<Sample> {
+    fn samples(&self) -> Vec<SampleRow> {
         let mut all = Vec::new();
-        self.trace.samples(|s| all.push(*s)).expect("samples");
+        self.trace
+            .for_each_sample(|s| all.push(*s))
+            .expect("samples");
         all
     }
 
     fn account(&self) -> Account {
-        let tally = self.trace.tally().expect("counts").expect("counts");
+        let tally = self.trace.read_tally().expect("counts").expect("counts");
         tally.account.expect("an account")
     }
 
@@ -64,8 +66,8 @@ impl Recorded {
         number.unwrap_or_else(|| panic!("{key} of {}", self.printed))
     }
 
-    fn stack(&self, id: i32) -> Option<Stack> {
-        let mut stacks = self.trace.stacks().expect("stacks").rows;
+    fn stack(&self, id: i32) -> Option<TracedStack> {
+        let mut stacks = self.trace.read_stacks().expect("stacks").rows;
         stacks.remove(&u32::try_from(id).ok()?)
     }
 }
@@ -82,7 +84,7 @@ fn waits_are_told_one_by_one() {
     let account = recorded.account();
     assert_eq!(account.lost_waits, 0);
     let tid = recorded.number("tid");
-    let mine: Vec<Wait> = recorded
+    let mine: Vec<WaitRow> = recorded
         .waits()
         .into_iter()
         .filter(|w| u64::from(w.tid) == tid && w.mechanism == Some(Mechanism::LockMmap))
@@ -102,7 +104,7 @@ fn waits_are_told_one_by_one() {
     assert!(in_order, "{mine:#?}");
     let first = &mine[mine.len() / 2];
     assert_eq!(u64::from(first.pid), recorded.number("pid"));
-    assert_eq!(first.comm.text(), "kept_waiting");
+    assert_eq!(first.comm.as_text(), "kept_waiting");
     let has = |id, name: &str| {
         let stack = recorded.stack(id);
         let mut frames = stack.iter().flat_map(|s| &s.frames);
@@ -115,10 +117,10 @@ fn waits_are_told_one_by_one() {
         return;
     }
     // who reads the program's mappings, as quell does, may keep it waiting as well
-    let right = |w: &&Wait| {
+    let right = |w: &&WaitRow| {
         u64::from(w.holder_tid) == recorded.number("holder_tid")
             && u64::from(w.holder_pid) == recorded.number("pid")
-            && w.holder_comm.text() == "kept_waiting"
+            && w.holder_comm.as_text() == "kept_waiting"
             && w.holder_doing == "mprotect of 262144 pages"
             && matches!(w.role, Some(HolderRole::Alone | HolderRole::Queued))
     };
@@ -191,7 +193,7 @@ fn killed_recordings_have_waits() {
         .arg(&path)
         .spawn()
         .expect("quell starts");
-    let waits = |path: &Path| Some(Trace::open(path).ok()?.waits(|_| ()).ok()?.rows);
+    let waits = |path: &Path| Some(Trace::open(path).ok()?.for_each_wait(|_| ()).ok()?.rows);
     let some = comes_true(|| waits(&path).is_some_and(|n| n > 0));
     child.kill().expect("it runs");
     child.wait().expect("it ends");

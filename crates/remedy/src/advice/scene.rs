@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use quell_event::trace::{self, Process, Stack, StackCost};
+use quell_event::trace::{self, StackCost, TracedProcess, TracedStack};
 use quell_event::{Account, HolderRole, Mechanism, Text};
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +105,9 @@ pub struct MappedFile {
 }
 
 /// Files that these processes have mapped, without those that hold code of theirs.
-pub fn mapped_files<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeSet<MappedFile> {
+pub fn mapped_files<'a>(
+    processes: impl Iterator<Item = &'a TracedProcess>,
+) -> BTreeSet<MappedFile> {
     let mut files = BTreeSet::new();
     for process in processes {
         let code = process.modules.iter().filter(|m| m.perms.contains('x'));
@@ -152,8 +154,8 @@ impl From<SeenFrame> for String {
     }
 }
 
-impl From<&trace::Frame> for SeenFrame {
-    fn from(frame: &trace::Frame) -> Self {
+impl From<&trace::StackFrame> for SeenFrame {
+    fn from(frame: &trace::StackFrame) -> Self {
         Self {
             function: frame.symbol.as_deref().unwrap_or_default().into(),
             file: last_path_part(frame.module.as_deref().unwrap_or_default()).into(),
@@ -221,7 +223,7 @@ impl Scene {
         account: &Account,
         wall_ns: u64,
         costs: &[StackCost],
-        stack: &dyn Fn(u32) -> Option<&'a Stack>,
+        stack: &dyn Fn(u32) -> Option<&'a TracedStack>,
         files: BTreeSet<MappedFile>,
     ) -> Self {
         let forked = account.processes.iter().filter(|p| p.forks > 0);
@@ -304,7 +306,10 @@ fn by_functions(account: &Account) -> Vec<SeenCost> {
     account.rows.iter().map(cost).collect()
 }
 
-fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) -> Vec<SeenCost> {
+fn by_stacks<'a>(
+    costs: &[StackCost],
+    stack: &dyn Fn(u32) -> Option<&'a TracedStack>,
+) -> Vec<SeenCost> {
     // Parts of a mechanism don't matter here, so their costs are added up.
     let mut whole: HashMap<(u32, Mechanism, Option<u32>), SeenCost> = HashMap::new();
     for cost in costs {
@@ -330,7 +335,7 @@ fn by_stacks<'a>(costs: &[StackCost], stack: &dyn Fn(u32) -> Option<&'a Stack>) 
     whole.into_iter().map(|(_, cost)| cost).collect()
 }
 
-fn frames_of_stack(stack: &Stack) -> Vec<SeenFrame> {
+fn frames_of_stack(stack: &TracedStack) -> Vec<SeenFrame> {
     stack
         .frames
         .iter()

@@ -4,54 +4,51 @@
 //! which columns it has, and rows are put into them and taken from them in that order. A value has a fixed width in memory and
 //! in a tail, where text is filled up with zeros.
 
-mod read;
 mod sealed;
 mod tail;
-mod write;
 
-use super::names::Family;
-use super::parquet_schema::{Column, Kind};
+use super::file_names::TableFamily;
+use super::parquet_schema::{ColumnKind, ColumnSpec};
 
-pub use read::Read;
-pub(super) use read::read;
-pub(super) use sealed::copy;
-pub(super) use tail::extent;
-pub(super) use write::Pending;
+pub(super) use sealed::{copy_to_parquet, for_each_sealed_batch};
+pub(super) use tail::{encode_batches, flat_extent, flat_schema, for_each_tail_batch};
 
 /// A row of a table.
 pub(super) trait FlatRow: Sized {
-    /// Which table.
-    const FAMILY: Family;
+    /// The table that it is a row of.
+    const FAMILY: TableFamily;
+    /// The columns of that table.
+    const COLUMNS: &'static [ColumnSpec];
 
     /// Puts every value, in the order of the columns.
-    fn put(&self, to: &mut Put<'_>);
+    fn put_values(&self, to: &mut FlatRowWriter<'_>);
 
     /// Takes every value, in the same order.
-    fn take(from: &mut Take<'_>) -> Self;
+    fn take_values(from: &mut FlatRowReader<'_>) -> Self;
 }
 
-/// Bytes of a value in memory and in a tail.
-fn width(kind: Kind) -> usize {
+/// Returns how many bytes a value takes in memory and in a tail.
+fn width_bytes(kind: ColumnKind) -> usize {
     match kind {
-        Kind::U64 | Kind::I64 => 8,
-        Kind::U32 | Kind::I32 => 4,
-        Kind::U16 | Kind::I16 => 2,
-        Kind::Short(bytes) => bytes.into(),
+        ColumnKind::U64 | ColumnKind::I64 => 8,
+        ColumnKind::U32 | ColumnKind::I32 => 4,
+        ColumnKind::U16 | ColumnKind::I16 => 2,
+        ColumnKind::Short(bytes) => bytes.into(),
         // no flat table has such columns
-        Kind::Bool | Kind::Text => 0,
+        ColumnKind::Bool | ColumnKind::Text => 0,
     }
 }
 
-/// Some rows, by column.
-pub(super) struct Batch {
-    columns: &'static [Column],
-    /// Of each column the values, one after the other.
+/// Some rows of a flat table, by column.
+pub(super) struct FlatBatch {
+    columns: &'static [ColumnSpec],
+    /// The values of each column, one after the other.
     values: Vec<Vec<u8>>,
     rows: usize,
 }
 
-impl Batch {
-    pub(super) fn new(columns: &'static [Column]) -> Self {
+impl FlatBatch {
+    pub(super) fn new(columns: &'static [ColumnSpec]) -> Self {
         Self {
             columns,
             values: vec![Vec::new(); columns.len()],
@@ -59,23 +56,26 @@ impl Batch {
         }
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(super) fn row_count(&self) -> usize {
         self.rows
     }
 
-    pub(super) fn push(&mut self, row: &impl FlatRow) {
-        row.put(&mut Put {
+    pub(super) fn push_row(&mut self, row: &impl FlatRow) {
+        row.put_values(&mut FlatRowWriter {
             batch: self,
             next: 0,
         });
         self.rows += 1;
-        debug_assert!(self.is_even(), "a row has other columns than its table");
+        debug_assert!(
+            self.has_equal_columns(),
+            "a row has other columns than its table"
+        );
     }
 
     /// Hands over every row.
-    fn each<R: FlatRow>(&self, mut each: impl FnMut(&R)) {
+    pub(super) fn for_each_row<R: FlatRow>(&self, mut each: impl FnMut(&R)) {
         for row in 0..self.rows {
-            each(&R::take(&mut Take {
+            each(&R::take_values(&mut FlatRowReader {
                 batch: self,
                 row,
                 next: 0,
@@ -83,64 +83,64 @@ impl Batch {
         }
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.values.iter_mut().for_each(Vec::clear);
         self.rows = 0;
     }
 
     /// Adds the rows of another batch of the same table.
-    fn append(&mut self, other: &Self) {
+    fn append_rows(&mut self, other: &Self) {
         for (values, others) in self.values.iter_mut().zip(&other.values) {
             values.extend_from_slice(others);
         }
         self.rows += other.rows;
     }
 
-    /// Has each column a value for each row?
-    fn is_even(&self) -> bool {
+    /// Says whether each column has a value for each row.
+    fn has_equal_columns(&self) -> bool {
         let mut columns = self.columns.iter().zip(&self.values);
-        columns.all(|((_, kind, _), values)| values.len() == self.rows * width(*kind))
+        columns.all(|((_, kind, _), values)| values.len() == self.rows * width_bytes(*kind))
     }
 }
 
-/// Where a row puts its values.
-pub(super) struct Put<'a> {
-    batch: &'a mut Batch,
+/// A row puts its values into it, column by column.
+pub(super) struct FlatRowWriter<'a> {
+    batch: &'a mut FlatBatch,
     next: usize,
 }
 
-impl Put<'_> {
-    fn value(&mut self, bytes: &[u8]) {
+impl FlatRowWriter<'_> {
+    fn put_bytes(&mut self, bytes: &[u8]) {
         if let Some(values) = self.batch.values.get_mut(self.next) {
             values.extend_from_slice(bytes);
         }
         self.next += 1;
     }
 
-    pub(super) fn u64(&mut self, value: u64) {
-        self.value(&value.to_le_bytes());
+    pub(super) fn put_u64(&mut self, value: u64) {
+        self.put_bytes(&value.to_le_bytes());
     }
 
-    pub(super) fn u32(&mut self, value: u32) {
-        self.value(&value.to_le_bytes());
+    pub(super) fn put_u32(&mut self, value: u32) {
+        self.put_bytes(&value.to_le_bytes());
     }
 
-    pub(super) fn i32(&mut self, value: i32) {
-        self.value(&value.to_le_bytes());
+    pub(super) fn put_i32(&mut self, value: i32) {
+        self.put_bytes(&value.to_le_bytes());
     }
 
-    pub(super) fn u16(&mut self, value: u16) {
-        self.value(&value.to_le_bytes());
+    pub(super) fn put_u16(&mut self, value: u16) {
+        self.put_bytes(&value.to_le_bytes());
     }
 
-    pub(super) fn i16(&mut self, value: i16) {
-        self.value(&value.to_le_bytes());
+    pub(super) fn put_i16(&mut self, value: i16) {
+        self.put_bytes(&value.to_le_bytes());
     }
 
     /// Text, cut where the column is narrower.
-    pub(super) fn text(&mut self, text: &str) {
+    pub(super) fn put_text(&mut self, text: &str) {
         let kind = self.batch.columns.get(self.next).map(|(_, kind, _)| *kind);
-        let most = kind.map_or(0, width);
+        let most = kind.map_or(0, width_bytes);
         let ends = |at: &usize| text.is_char_boundary(*at);
         let end = (0..=most.min(text.len())).rev().find(ends).unwrap_or(0);
         let text = &text[..end];
@@ -153,52 +153,52 @@ impl Put<'_> {
     }
 }
 
-/// Where a row takes its values from. What is not there is zero.
-pub(super) struct Take<'a> {
-    batch: &'a Batch,
+/// A row takes its values from it, column by column. A value that is not there is zero.
+pub(super) struct FlatRowReader<'a> {
+    batch: &'a FlatBatch,
     row: usize,
     next: usize,
 }
 
-impl<'a> Take<'a> {
-    fn bytes(&mut self) -> &'a [u8] {
+impl<'a> FlatRowReader<'a> {
+    fn take_bytes(&mut self) -> &'a [u8] {
         let column = self.next;
         self.next += 1;
-        let batch: &'a Batch = self.batch;
+        let batch: &'a FlatBatch = self.batch;
         let kind = batch.columns.get(column).map(|(_, kind, _)| *kind);
-        let width = kind.map_or(0, width);
+        let width = kind.map_or(0, width_bytes);
         let values = batch.values.get(column);
         let value = values.and_then(|v| v.get(self.row * width..(self.row + 1) * width));
         value.unwrap_or_default()
     }
 
-    fn value<const N: usize>(&mut self) -> [u8; N] {
-        self.bytes().first_chunk().copied().unwrap_or([0; N])
+    fn take_array<const N: usize>(&mut self) -> [u8; N] {
+        self.take_bytes().first_chunk().copied().unwrap_or([0; N])
     }
 
-    pub(super) fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.value())
+    pub(super) fn take_u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take_array())
     }
 
-    pub(super) fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.value())
+    pub(super) fn take_u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take_array())
     }
 
-    pub(super) fn i32(&mut self) -> i32 {
-        i32::from_le_bytes(self.value())
+    pub(super) fn take_i32(&mut self) -> i32 {
+        i32::from_le_bytes(self.take_array())
     }
 
-    pub(super) fn u16(&mut self) -> u16 {
-        u16::from_le_bytes(self.value())
+    pub(super) fn take_u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.take_array())
     }
 
-    pub(super) fn i16(&mut self) -> i16 {
-        i16::from_le_bytes(self.value())
+    pub(super) fn take_i16(&mut self) -> i16 {
+        i16::from_le_bytes(self.take_array())
     }
 
     /// Text without the zeros behind it; a file may have anything there.
-    pub(super) fn text(&mut self) -> std::borrow::Cow<'a, str> {
-        String::from_utf8_lossy(without_zeros(self.bytes()))
+    pub(super) fn take_text(&mut self) -> std::borrow::Cow<'a, str> {
+        String::from_utf8_lossy(without_zeros(self.take_bytes()))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::tail_frame::message;
-use super::super::tail_schema::SHAPE;
-use super::super::{Row, Trace, Writer};
+use super::super::tail_frame::read_message;
+use super::super::tail_schema::EVENT_SHAPE;
+use super::super::{EventRow, Trace, TraceWriter};
 use super::{meta, place, rows_in, rows_of, shootdown, write};
 
 /// Where each message of a tail begins, and the file's length.
@@ -13,14 +13,14 @@ fn boundaries(tail: &Path) -> Vec<u64> {
     let file = fs::File::open(tail).unwrap();
     let len = file.metadata().unwrap().len();
     let mut all = vec![0];
-    while let Some(m) = message(&file, all[all.len() - 1], len, &SHAPE).unwrap() {
+    while let Some(m) = read_message(&file, all[all.len() - 1], len, &EVENT_SHAPE).unwrap() {
         all.push(m.next);
     }
     assert_eq!(all.last(), Some(&len));
     all
 }
 
-fn expected(n: u64) -> Vec<Row> {
+fn expected(n: u64) -> Vec<EventRow> {
     rows_of(&(0..n).map(shootdown).collect::<Vec<_>>())
 }
 
@@ -43,7 +43,7 @@ fn cut_tails_give_whole_batches() {
         let trace = Trace::open(&path).unwrap();
         let rows = rows_in(&trace);
         assert_eq!(rows, all[..rows.len()], "cut at {cut}");
-        assert_eq!(trace.rows(), rows.len() as u64);
+        assert_eq!(trace.row_count(), rows.len() as u64);
         assert!(trace.cut_short());
         let readable = boundaries.iter().rev().find(|b| **b <= cut).unwrap();
         assert_eq!(trace.unread_bytes(), cut - readable, "cut at {cut}");
@@ -81,7 +81,7 @@ fn open_recordings_can_be_read() {
     let mut writer = write(&path, 1000, 300);
     let trace = Trace::open(&path).unwrap();
     for i in 1000..1200 {
-        writer.push(&shootdown(i));
+        writer.push_shootdown(&shootdown(i));
     }
     writer.finish(1, |_| ()).unwrap();
     assert_eq!(rows_in(&trace), expected(1000));
@@ -92,9 +92,9 @@ fn open_recordings_can_be_read() {
 #[test]
 fn cut_lines_are_left_out() {
     let (_dir, path) = place();
-    let mut writer = Writer::create(&path, &meta(), false).unwrap();
+    let mut writer = TraceWriter::create(&path, &meta(), false).unwrap();
     for pid in 1..=3 {
-        writer.process(&super::super::Process {
+        writer.push_process(&super::super::TracedProcess {
             pid,
             ..Default::default()
         });
@@ -102,7 +102,14 @@ fn cut_lines_are_left_out() {
     writer.finish(1, |_| ()).unwrap();
     let table = path.join("processes.jsonl");
     let whole = fs::read_to_string(&table).unwrap();
-    let read = || Trace::open(&path).unwrap().processes().unwrap().rows.len();
+    let read = || {
+        Trace::open(&path)
+            .unwrap()
+            .read_processes()
+            .unwrap()
+            .rows
+            .len()
+    };
     for cut in 0..=whole.len() {
         fs::write(&table, &whole[..cut]).unwrap();
         assert_eq!(read(), whole[..cut].matches('\n').count(), "cut at {cut}");

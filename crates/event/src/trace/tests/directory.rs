@@ -4,10 +4,10 @@ use std::fs;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::super::{Error, Trace, Writer};
+use super::super::{Trace, TraceError, TraceWriter};
 use super::{meta, place, rows_in, write};
 
-fn refused(err: &anyhow::Error) -> &Error {
+fn refused(err: &anyhow::Error) -> &TraceError {
     assert_eq!(err.to_string().lines().count(), 1, "{err}");
     err.downcast_ref().expect("an error of the trace")
 }
@@ -19,8 +19,8 @@ fn foreign_things_are_left_alone() {
     fs::create_dir(&path).unwrap();
     fs::write(path.join("meta.json"), "{\"mine\": 1}").unwrap();
     for force in [false, true] {
-        let err = Writer::create(&path, &meta(), force).err().unwrap();
-        assert!(matches!(refused(&err), Error::Occupied(_)), "{err}");
+        let err = TraceWriter::create(&path, &meta(), force).err().unwrap();
+        assert!(matches!(refused(&err), TraceError::Occupied(_)), "{err}");
         assert!(refused(&err).is_bad_input());
     }
     assert_eq!(
@@ -29,7 +29,7 @@ fn foreign_things_are_left_alone() {
     );
     fs::remove_dir_all(&path).unwrap();
     fs::write(&path, "text").unwrap();
-    assert!(Writer::create(&path, &meta(), true).is_err());
+    assert!(TraceWriter::create(&path, &meta(), true).is_err());
     assert_eq!(fs::read_to_string(&path).unwrap(), "text");
 }
 
@@ -39,11 +39,11 @@ fn traces_are_replaced_by_force_only() {
     let (_dir, path) = place();
     write(&path, 300, 100).finish(1, |_| ()).unwrap();
     fs::write(path.join("notes.txt"), "mine").unwrap();
-    let err = Writer::create(&path, &meta(), false).err().unwrap();
-    assert!(matches!(refused(&err), Error::Exists(_)));
+    let err = TraceWriter::create(&path, &meta(), false).err().unwrap();
+    assert!(matches!(refused(&err), TraceError::Exists(_)));
     assert!(err.to_string().contains("--force"), "{err}");
-    let mut writer = Writer::create(&path, &meta(), true).unwrap();
-    writer.push(&super::shootdown(0));
+    let mut writer = TraceWriter::create(&path, &meta(), true).unwrap();
+    writer.push_shootdown(&super::shootdown(0));
     writer.finish(1, |_| ()).unwrap();
     let rows = rows_in(&Trace::open(&path).unwrap());
     assert!(rows.iter().all(|r| r.id == 0) && !rows.is_empty());
@@ -58,21 +58,21 @@ fn traces_under_way_are_left_alone() {
     // nothing is sealed meanwhile, so the files stay the same
     let writer = write(&path, 300, 1000);
     let before = fs::read_dir(&path).unwrap().count();
-    let err = Writer::create(&path, &meta(), true).err().unwrap();
-    assert!(matches!(refused(&err), Error::Busy(_)), "{err}");
+    let err = TraceWriter::create(&path, &meta(), true).err().unwrap();
+    assert!(matches!(refused(&err), TraceError::Busy(_)), "{err}");
     assert_eq!(fs::read_dir(&path).unwrap().count(), before);
     drop(writer);
-    Writer::create(&path, &meta(), true).unwrap();
+    TraceWriter::create(&path, &meta(), true).unwrap();
 }
 
 /// Check that a directory that can't be made is refused with its name.
 #[test]
 fn parents_must_be_there() {
     let (_dir, path) = place();
-    let err = Writer::create(&path.join("deep"), &meta(), false)
+    let err = TraceWriter::create(&path.join("deep"), &meta(), false)
         .err()
         .unwrap();
-    assert!(matches!(refused(&err), Error::Create(..)), "{err}");
+    assert!(matches!(refused(&err), TraceError::Create(..)), "{err}");
     assert!(err.to_string().contains("trace.quell/deep"), "{err}");
 }
 
@@ -82,14 +82,14 @@ fn reading_refuses_what_is_no_trace() {
     let (_dir, path) = place();
     let open = || Trace::open(&path).err().unwrap();
     let err = open();
-    assert!(matches!(refused(&err), Error::Missing(_)), "{err}");
+    assert!(matches!(refused(&err), TraceError::Missing(_)), "{err}");
     fs::write(&path, "text").unwrap();
     let err = open();
-    assert!(matches!(refused(&err), Error::NotATrace(..)), "{err}");
+    assert!(matches!(refused(&err), TraceError::NotATrace(..)), "{err}");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let err = open();
-    assert!(matches!(refused(&err), Error::NotATrace(..)), "{err}");
+    assert!(matches!(refused(&err), TraceError::NotATrace(..)), "{err}");
     fs::write(
         path.join("meta.json"),
         "{\"schema\": \"quell/trace/2\", \"start\": 1}",
@@ -97,15 +97,15 @@ fn reading_refuses_what_is_no_trace() {
     .unwrap();
     let err = open();
     assert!(
-        matches!(refused(&err), Error::Version(_, v) if v == "quell/trace/2"),
+        matches!(refused(&err), TraceError::Version(_, v) if v == "quell/trace/2"),
         "{err}"
     );
     fs::write(path.join("meta.json"), "{\"schema\": \"quell/tally/1\"}").unwrap();
-    assert!(matches!(refused(&open()), Error::NotATrace(..)));
+    assert!(matches!(refused(&open()), TraceError::NotATrace(..)));
     for garbled in ["", "{", "[1]", "{\"schema\": \"quell/trace/1\"}"] {
         fs::write(path.join("meta.json"), garbled).unwrap();
         let err = open();
-        assert!(matches!(refused(&err), Error::Damaged(..)), "{err}");
+        assert!(matches!(refused(&err), TraceError::Damaged(..)), "{err}");
         assert!(err.to_string().contains("meta.json"), "{err}");
     }
 }
@@ -121,7 +121,7 @@ fn reading_refuses_damaged_segments() {
         fs::write(&first, bytes).unwrap();
         let err = Trace::open(&path).err().unwrap();
         assert!(
-            matches!(refused(&err), Error::Damaged(p, _) if *p == first),
+            matches!(refused(&err), TraceError::Damaged(p, _) if *p == first),
             "{err}"
         );
         err.to_string()
@@ -133,7 +133,7 @@ fn reading_refuses_damaged_segments() {
     fs::remove_file(&first).unwrap();
     let err = Trace::open(&path).err().unwrap();
     assert!(
-        matches!(refused(&err), Error::Damaged(p, _) if *p == first),
+        matches!(refused(&err), TraceError::Damaged(p, _) if *p == first),
         "{err}"
     );
     fs::write(&first, &whole).unwrap();
@@ -148,7 +148,7 @@ fn reading_refuses_damaged_segments() {
     }
     fs::remove_file(path.join(format!("events-{last:05}.parquet"))).unwrap();
     assert!(
-        matches!(refused(&Trace::open(&path).err().unwrap()), Error::Damaged(p, _) if *p == path)
+        matches!(refused(&Trace::open(&path).err().unwrap()), TraceError::Damaged(p, _) if *p == path)
     );
 }
 
@@ -178,13 +178,13 @@ fn full_disks_leave_a_trace() {
     }
     let path = dir.path().join("trace.quell");
     let result = std::panic::catch_unwind(|| {
-        let mut writer = Writer::create(&path, &meta(), false).unwrap();
+        let mut writer = TraceWriter::create(&path, &meta(), false).unwrap();
         writer.seal_from(5_000);
         let mut told = None;
         for i in 0..200_000 {
-            writer.push(&super::shootdown(i));
+            writer.push_shootdown(&super::shootdown(i));
             if i % 1000 == 0
-                && let Err(err) = writer.tick().and_then(|()| writer.try_write_now())
+                && let Err(err) = writer.write_due().and_then(|()| writer.try_write_now())
             {
                 told = Some(err);
                 break;
@@ -194,7 +194,7 @@ fn full_disks_leave_a_trace() {
             .or_else(|| writer.finish(1, |_| ()).err())
             .expect("the disk is full");
         assert!(
-            matches!(refused(&err), Error::Full(p) if *p == path),
+            matches!(refused(&err), TraceError::Full(p) if *p == path),
             "{err}"
         );
         assert!(!refused(&err).is_bad_input());

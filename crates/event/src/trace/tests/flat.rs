@@ -5,16 +5,16 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::super::{Error, Read, Sample, Trace, Wait, Writer};
+use super::super::{SampleRow, TableReadCounts, Trace, TraceError, TraceWriter, WaitRow};
 use super::{meta, place};
-use crate::account::{HolderRole, Part};
+use crate::account::{HolderRole, MechanismPart};
 use crate::{Comm, Mechanism, Text};
 
 /// Like a program's: few mechanisms and holders, times that grow.
-pub(super) fn wait(n: u64) -> Wait {
+pub(super) fn wait(n: u64) -> WaitRow {
     let h = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let is_lock = h.is_multiple_of(3);
-    Wait {
+    WaitRow {
         t_ns: n * 70_000 + h % 1000,
         wait_ns: 5_000 + h % 90_000,
         pid: 100,
@@ -40,10 +40,10 @@ pub(super) fn wait(n: u64) -> Wait {
     }
 }
 
-pub(super) fn sample(n: u64) -> Sample {
+pub(super) fn sample(n: u64) -> SampleRow {
     let h = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let mechanism = (!h.is_multiple_of(4)).then_some(Mechanism::FaultAnon);
-    Sample {
+    SampleRow {
         t_ns: n * 1_000_000,
         samples: if mechanism.is_some() {
             1
@@ -56,34 +56,34 @@ pub(super) fn sample(n: u64) -> Sample {
         comm: Comm::from("worker"),
         mechanism,
         part: if mechanism.is_some() {
-            Part::ALL[h as usize % Part::ALL.len()]
+            MechanismPart::ALL[h as usize % MechanismPart::ALL.len()]
         } else {
-            Part::Other
+            MechanismPart::Other
         },
         kernel_stack: (h % 9) as i32 - 1,
         user_stack: (h % 20) as i32 - 1,
     }
 }
 
-fn waits_in(path: &Path) -> anyhow::Result<(Vec<Wait>, Read)> {
+fn waits_in(path: &Path) -> anyhow::Result<(Vec<WaitRow>, TableReadCounts)> {
     let mut all = Vec::new();
-    let read = Trace::open(path)?.waits(|wait| all.push(wait.clone()))?;
+    let read = Trace::open(path)?.for_each_wait(|wait| all.push(wait.clone()))?;
     Ok((all, read))
 }
 
-fn samples_in(path: &Path) -> anyhow::Result<Vec<Sample>> {
+fn samples_in(path: &Path) -> anyhow::Result<Vec<SampleRow>> {
     let mut all = Vec::new();
-    Trace::open(path)?.samples(|sample| all.push(*sample))?;
+    Trace::open(path)?.for_each_sample(|sample| all.push(*sample))?;
     Ok(all)
 }
 
 /// A recording of so many of each, written 100 at a time, in segments of `segment` rows or more.
-fn record(path: &Path, n: u64, segment: u64) -> Writer {
-    let mut writer = Writer::create(path, &meta(), false).unwrap();
+fn record(path: &Path, n: u64, segment: u64) -> TraceWriter {
+    let mut writer = TraceWriter::create(path, &meta(), false).unwrap();
     writer.seal_from(segment);
     for i in 0..n {
-        writer.wait(&wait(i));
-        writer.sample(&sample(i));
+        writer.push_wait(&wait(i));
+        writer.push_sample(&sample(i));
         if i % 100 == 99 {
             writer.write_now();
         }
@@ -95,8 +95,8 @@ fn record(path: &Path, n: u64, segment: u64) -> Writer {
 /// Check that all rows come back in their order, whether sealed in one segment or in several, or not sealed.
 #[test]
 fn rows_come_back() {
-    let waits: Vec<Wait> = (0..1050).map(wait).collect();
-    let samples: Vec<Sample> = (0..1050).map(sample).collect();
+    let waits: Vec<WaitRow> = (0..1050).map(wait).collect();
+    let samples: Vec<SampleRow> = (0..1050).map(sample).collect();
     for segment in [300, 1 << 20] {
         let (_dir, path) = place();
         let writer = record(&path, 1050, segment);
@@ -127,7 +127,10 @@ fn none_are_none() {
     for table in ["waits", "samples"] {
         assert!(path.join(format!("{table}-00001.parquet")).exists());
     }
-    assert_eq!(waits_in(&path).unwrap(), (Vec::new(), Read::default()));
+    assert_eq!(
+        waits_in(&path).unwrap(),
+        (Vec::new(), TableReadCounts::default())
+    );
     // as quell wrote it before
     for table in ["waits", "samples"] {
         fs::remove_file(path.join(format!("{table}-00001.parquet"))).unwrap();
@@ -139,7 +142,10 @@ fn none_are_none() {
         assert!(ended.remove(key).is_some(), "{key}");
     }
     fs::write(path.join("meta.json"), old.to_string()).unwrap();
-    assert_eq!(waits_in(&path).unwrap(), (Vec::new(), Read::default()));
+    assert_eq!(
+        waits_in(&path).unwrap(),
+        (Vec::new(), TableReadCounts::default())
+    );
     assert!(samples_in(&path).unwrap().is_empty());
 }
 
@@ -150,7 +156,7 @@ fn cut_tails_give_whole_batches() {
     drop(record(&path, 300, 1 << 20));
     let tail = path.join("waits-tail-00001.arrows");
     let whole = fs::read(&tail).unwrap();
-    let all: Vec<Wait> = (0..300).map(wait).collect();
+    let all: Vec<WaitRow> = (0..300).map(wait).collect();
     let mut counts = std::collections::BTreeSet::new();
     for cut in (0..=whole.len()).rev().step_by(61) {
         fs::write(&tail, &whole[..cut]).unwrap();
@@ -177,7 +183,7 @@ fn missing_waits_are_told() {
     fs::remove_file(&first).unwrap();
     let err = waits_in(&path).unwrap_err();
     assert!(
-        matches!(err.downcast_ref(), Some(Error::Damaged(..))),
+        matches!(err.downcast_ref(), Some(TraceError::Damaged(..))),
         "{err}"
     );
     // all of them
@@ -191,7 +197,7 @@ fn missing_waits_are_told() {
     let err = waits_in(&path).unwrap_err();
     assert!(err.to_string().contains("other columns"), "{err}");
     let trace = Trace::open(&path).unwrap();
-    assert_eq!(trace.rows(), 0);
+    assert_eq!(trace.row_count(), 0);
     assert_eq!(samples_in(&path).unwrap().len(), 700);
 }
 
@@ -200,9 +206,12 @@ fn missing_waits_are_told() {
 fn replaced_traces_leave_nothing() {
     let (_dir, path) = place();
     record(&path, 700, 300).finish(9, |_| ()).unwrap();
-    let writer = Writer::create(&path, &meta(), true).unwrap();
+    let writer = TraceWriter::create(&path, &meta(), true).unwrap();
     writer.finish(9, |_| ()).unwrap();
-    assert_eq!(waits_in(&path).unwrap(), (Vec::new(), Read::default()));
+    assert_eq!(
+        waits_in(&path).unwrap(),
+        (Vec::new(), TableReadCounts::default())
+    );
 }
 
 /// Any text, also with what no file may have.
@@ -220,7 +229,7 @@ proptest! {
         comm in any::<[u8; 16]>(), doing in text(), count in 1_u64..5, seals: bool,
     ) {
         let (t_ns, wait_ns, pid, tid, syscall, kernel_stack, user_stack) = numbers;
-        let one = Wait {
+        let one = WaitRow {
             t_ns: t_ns >> 1, wait_ns: wait_ns >> 1, pid, tid, syscall, kernel_stack, user_stack,
             comm: Comm(comm),
             holder_comm: Comm(comm),
@@ -229,8 +238,8 @@ proptest! {
             ..wait(7)
         };
         let (_dir, path) = place();
-        let mut writer = Writer::create(&path, &meta(), false).unwrap();
-        (0..count).for_each(|_| writer.wait(&one));
+        let mut writer = TraceWriter::create(&path, &meta(), false).unwrap();
+        (0..count).for_each(|_| writer.push_wait(&one));
         writer.write_now();
         if seals {
             writer.finish(1, |_| ()).unwrap();
@@ -240,11 +249,11 @@ proptest! {
         let (found, _) = waits_in(&path).unwrap();
         prop_assert_eq!(found.len() as u64, count);
         for found in found {
-            let comm = super::as_text(&one.comm);
-            prop_assert_eq!(found.comm.text(), comm.text());
+            let comm = super::plain_comm(&one.comm);
+            prop_assert_eq!(found.comm.as_text(), comm.as_text());
             prop_assert!(one.holder_doing.starts_with(found.holder_doing.as_str()));
             prop_assert!(found.holder_doing.len() >= one.holder_doing.len().min(77));
-            let same = Wait { comm: one.comm, holder_comm: one.holder_comm, holder_doing: one.holder_doing.clone(), ..found };
+            let same = WaitRow { comm: one.comm, holder_comm: one.holder_comm, holder_doing: one.holder_doing.clone(), ..found };
             prop_assert_eq!(&same, &one);
         }
     }

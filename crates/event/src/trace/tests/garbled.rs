@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::super::{Error, Meta, Trace, Writer};
+use super::super::{Trace, TraceError, TraceMeta, TraceWriter};
 use super::{meta, place, shootdown, write};
 use crate::Tally;
 
@@ -14,18 +14,18 @@ use crate::Tally;
 static TRACE: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
     let (dir, path) = place();
     let mut writer = write(&path, 600, 400);
-    writer.process(&super::super::Process {
+    writer.push_process(&super::super::TracedProcess {
         pid: 1,
         ..Default::default()
     });
-    writer.stack(&super::super::Stack {
+    writer.push_stack(&super::super::TracedStack {
         id: 1,
         ..Default::default()
     });
-    writer.tally(&Tally::default());
+    writer.set_tally(&Tally::default());
     for n in 0..600 {
-        writer.wait(&super::flat::wait(n));
-        writer.sample(&super::flat::sample(n));
+        writer.push_wait(&super::flat::wait(n));
+        writer.push_sample(&super::flat::sample(n));
         if n == 300 {
             writer.write_now();
         }
@@ -34,8 +34,8 @@ static TRACE: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
     let (_other, unsealed) = place();
     let mut other = write(&unsealed, 300, 1 << 20);
     for n in 0..300 {
-        other.wait(&super::flat::wait(n));
-        other.sample(&super::flat::sample(n));
+        other.push_wait(&super::flat::wait(n));
+        other.push_sample(&super::flat::sample(n));
         if n % 100 == 99 {
             other.write_now();
         }
@@ -71,18 +71,18 @@ static TRACE: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
 fn read_all(path: &Path) {
     let result = Trace::open(path).and_then(|trace| {
         let mut rows = 0u64;
-        trace.for_each(|row| rows += u64::from(row.cause.name().len() > 1))?;
-        trace.waits(|wait| rows += u64::from(wait.role.is_some()))?;
-        trace.samples(|sample| rows += u64::from(sample.samples))?;
-        trace.processes()?;
-        trace.stacks()?;
-        if let Some(tally) = trace.tally()? {
+        trace.for_each_row(|row| rows += u64::from(row.cause.name().len() > 1))?;
+        trace.for_each_wait(|wait| rows += u64::from(wait.role.is_some()))?;
+        trace.for_each_sample(|sample| rows += u64::from(sample.samples))?;
+        trace.read_processes()?;
+        trace.read_stacks()?;
+        if let Some(tally) = trace.read_tally()? {
             let _ = (tally.wait.quantile(0.99), tally.stall.quantile(1.0));
         }
         Ok(())
     });
     if let Err(err) = result {
-        assert!(err.downcast_ref::<Error>().is_some(), "{err:?}");
+        assert!(err.downcast_ref::<TraceError>().is_some(), "{err:?}");
         assert!(!err.to_string().contains('\n'), "{err}");
     }
 }
@@ -202,7 +202,7 @@ fn deep_schemas_are_refused() {
     fs::write(path.join("events-00001.parquet"), file).unwrap();
     let err = Trace::open(&path).err().unwrap();
     assert!(
-        matches!(err.downcast_ref(), Some(Error::Damaged(..))),
+        matches!(err.downcast_ref(), Some(TraceError::Damaged(..))),
         "{err}"
     );
 }
@@ -214,23 +214,23 @@ fn tallies_of_other_traces_are_refused() {
     let (_dir, path) = place();
     let other = path.with_file_name("other.quell");
     for (dir, begun) in [(&path, 5), (&other, 6)] {
-        let meta = Meta {
+        let meta = TraceMeta {
             start_monotonic_ns: begun,
             ..meta()
         };
-        let mut writer = Writer::create(dir, &meta, false).unwrap();
-        writer.push(&shootdown(1));
-        writer.tally(&Tally::default());
+        let mut writer = TraceWriter::create(dir, &meta, false).unwrap();
+        writer.push_shootdown(&shootdown(1));
+        writer.set_tally(&Tally::default());
         writer.finish(9, |_| ()).unwrap();
-        assert!(Trace::open(dir).unwrap().tally().unwrap().is_some());
+        assert!(Trace::open(dir).unwrap().read_tally().unwrap().is_some());
     }
     let tally = path.join("tally.json");
     fs::copy(other.join("tally.json"), &tally).unwrap();
-    let err = Trace::open(&path).unwrap().tally().unwrap_err();
-    assert!(matches!(err, Error::Damaged(..)), "{err}");
+    let err = Trace::open(&path).unwrap().read_tally().unwrap_err();
+    assert!(matches!(err, TraceError::Damaged(..)), "{err}");
     assert!(err.to_string().contains("another trace"), "{err}");
     fs::write(&tally, serde_json::to_string(&Tally::default()).unwrap()).unwrap();
-    assert!(Trace::open(&path).unwrap().tally().unwrap().is_some());
+    assert!(Trace::open(&path).unwrap().read_tally().unwrap().is_some());
 }
 
 /// Check that a tally whose histograms have another size is damaged, and none is none.
@@ -238,15 +238,15 @@ fn tallies_of_other_traces_are_refused() {
 fn odd_tallies_are_refused() {
     let (_dir, path) = place();
     let mut writer = write(&path, 3, 1 << 20);
-    writer.push(&shootdown(1));
-    writer.tally(&Tally::default());
+    writer.push_shootdown(&shootdown(1));
+    writer.set_tally(&Tally::default());
     writer.finish(1, |_| ()).unwrap();
     let tally = path.join("tally.json");
     let good = fs::read_to_string(&tally).unwrap();
-    assert!(Trace::open(&path).unwrap().tally().unwrap().is_some());
+    assert!(Trace::open(&path).unwrap().read_tally().unwrap().is_some());
     fs::write(&tally, good.replacen("[0,", "[0,0,", 1)).unwrap();
-    let err = Trace::open(&path).unwrap().tally().unwrap_err();
-    assert!(matches!(err, Error::Damaged(..)), "{err}");
+    let err = Trace::open(&path).unwrap().read_tally().unwrap_err();
+    assert!(matches!(err, TraceError::Damaged(..)), "{err}");
     fs::remove_file(&tally).unwrap();
-    assert_eq!(Trace::open(&path).unwrap().tally().unwrap(), None);
+    assert_eq!(Trace::open(&path).unwrap().read_tally().unwrap(), None);
 }

@@ -9,9 +9,9 @@ mod sums;
 
 use std::path::{Path, PathBuf};
 
-use super::columns::as_text;
-use super::{Meta, Row, Trace, UNSEEN_CPU, Writer};
-use crate::{Cause, Comm, Shootdown, Victim};
+use super::comm::plain_comm;
+use super::{EventRow, Trace, TraceMeta, TraceWriter, UNSEEN_CPU};
+use crate::{Cause, Comm, Shootdown, ShootdownVictim};
 
 /// A directory for one test, and a name in it that is not taken.
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -20,8 +20,8 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn meta() -> Meta {
-    Meta {
+fn meta() -> TraceMeta {
+    TraceMeta {
         quell: "0.1.0".into(),
         kernel: "6.18.0".into(),
         host: "here".into(),
@@ -31,7 +31,7 @@ fn meta() -> Meta {
         cpus: 2,
         stacks: "all".into(),
         backend: "raw_tp".into(),
-        ..Meta::default()
+        ..TraceMeta::default()
     }
 }
 
@@ -40,7 +40,7 @@ fn shootdown(n: u64) -> Shootdown {
     let h = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let full = h.is_multiple_of(17);
     let start = 0x7f00_0000_0000 + (h % 1000) * 0x1000;
-    let victim = |v: u64| Victim {
+    let victim = |v: u64| ShootdownVictim {
         cpu: v as u16,
         pid: 100,
         tid: 100 + v as u32,
@@ -74,12 +74,12 @@ fn shootdown(n: u64) -> Shootdown {
 }
 
 /// The rows that shootdowns become.
-fn rows_of<'a>(all: impl IntoIterator<Item = &'a Shootdown>) -> Vec<Row> {
+fn rows_of<'a>(all: impl IntoIterator<Item = &'a Shootdown>) -> Vec<EventRow> {
     let mut rows = Vec::new();
     for (id, s) in (0..).zip(all) {
-        let none = Victim {
+        let none = ShootdownVictim {
             cpu: UNSEEN_CPU,
-            ..Victim::default()
+            ..ShootdownVictim::default()
         };
         let unseen = if s.victims.is_empty() {
             s.unseen.max(1)
@@ -88,7 +88,7 @@ fn rows_of<'a>(all: impl IntoIterator<Item = &'a Shootdown>) -> Vec<Row> {
         };
         let unseen = std::iter::repeat_n(&none, unseen.into());
         for (index, v) in (0..).zip(s.victims.iter().chain(unseen)) {
-            rows.push(Row {
+            rows.push(EventRow {
                 id,
                 victim_index: index,
                 t_ns: s.t_ns,
@@ -97,7 +97,7 @@ fn rows_of<'a>(all: impl IntoIterator<Item = &'a Shootdown>) -> Vec<Row> {
                 syscall: s.syscall,
                 pid: s.pid,
                 tid: s.tid,
-                comm: as_text(&s.comm),
+                comm: plain_comm(&s.comm),
                 cpu: s.cpu,
                 cgroup: s.cgroup,
                 start: s.start,
@@ -108,7 +108,7 @@ fn rows_of<'a>(all: impl IntoIterator<Item = &'a Shootdown>) -> Vec<Row> {
                 victim_cpu: v.cpu,
                 victim_pid: v.pid,
                 victim_tid: v.tid,
-                victim_comm: as_text(&v.comm),
+                victim_comm: plain_comm(&v.comm),
                 bystander: v.bystander,
                 delay_ns: v.delay_ns,
                 stall_ns: v.stall_ns,
@@ -119,18 +119,18 @@ fn rows_of<'a>(all: impl IntoIterator<Item = &'a Shootdown>) -> Vec<Row> {
 }
 
 /// All rows of a trace.
-fn rows_in(trace: &Trace) -> Vec<Row> {
+fn rows_in(trace: &Trace) -> Vec<EventRow> {
     let mut rows = Vec::new();
-    trace.for_each(|row| rows.push(*row)).unwrap();
+    trace.for_each_row(|row| rows.push(*row)).unwrap();
     rows
 }
 
 /// A trace of `n` shootdowns in segments of about `segment` rows, written 100 at a time.
-fn write(dir: &Path, n: u64, segment: u64) -> Writer {
-    let mut writer = Writer::create(dir, &meta(), false).unwrap();
+fn write(dir: &Path, n: u64, segment: u64) -> TraceWriter {
+    let mut writer = TraceWriter::create(dir, &meta(), false).unwrap();
     writer.seal_from(segment);
     for i in 0..n {
-        writer.push(&shootdown(i));
+        writer.push_shootdown(&shootdown(i));
         if i % 100 == 99 {
             writer.write_now();
         }

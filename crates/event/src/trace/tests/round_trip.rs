@@ -4,9 +4,14 @@ use parquet::file::reader::FileReader as _;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::{Frame, Meta, Module, Process, Stack, StackKind, Trace, Writer};
+use super::super::{
+    MappedModule, StackFrame, StackKind, Trace, TraceMeta, TraceWriter, TracedProcess, TracedStack,
+};
 use super::{meta, place, rows_in, rows_of, shootdown, write};
-use crate::{Cause, Comm, Counts, CulpritTally, Histogram, Shootdown, Tally, Victim, VictimTally};
+use crate::{
+    Cause, Comm, CulpritTally, Histogram, Shootdown, ShootdownCounts, ShootdownVictim, Tally,
+    VictimTally,
+};
 
 fn comms() -> impl Strategy<Value = Comm> {
     prop_oneof![
@@ -23,8 +28,8 @@ prop_compose! {
     fn victims()(
         cpu in 0u16..u16::MAX, (pid, tid) in any::<(u32, u32)>(), comm in comms(),
         (bystander, delay_ns, stall_ns) in any::<(bool, u32, u32)>(),
-    ) -> Victim {
-        Victim { cpu, pid, tid, comm, bystander, delay_ns, stall_ns }
+    ) -> ShootdownVictim {
+        ShootdownVictim { cpu, pid, tid, comm, bystander, delay_ns, stall_ns }
     }
 }
 
@@ -55,10 +60,10 @@ proptest! {
     #[test]
     fn all_rows_come_back(all in vec(shootdowns(), 0..40), segment in 1u64..200) {
         let (_dir, path) = place();
-        let mut writer = Writer::create(&path, &meta(), false).unwrap();
+        let mut writer = TraceWriter::create(&path, &meta(), false).unwrap();
         writer.seal_from(segment);
         for (i, s) in all.iter().enumerate() {
-            writer.push(s);
+            writer.push_shootdown(s);
             if i % 7 == 0 {
                 writer.write_now();
             }
@@ -71,9 +76,9 @@ proptest! {
         let summary = writer.finish(99, |p| seen = p.rows).unwrap();
         let trace = Trace::open(&path).unwrap();
         prop_assert_eq!(&rows_in(&trace), &expected);
-        prop_assert_eq!(trace.rows(), expected.len() as u64);
-        prop_assert_eq!((summary.rows, summary.shootdowns), (trace.rows(), all.len() as u64));
-        prop_assert_eq!(seen, trace.rows());
+        prop_assert_eq!(trace.row_count(), expected.len() as u64);
+        prop_assert_eq!((summary.rows, summary.shootdowns), (trace.row_count(), all.len() as u64));
+        prop_assert_eq!(seen, trace.row_count());
         prop_assert!(!trace.cut_short());
         prop_assert_eq!(trace.unread_bytes(), 0);
     }
@@ -98,11 +103,11 @@ fn no_rows() {
 #[test]
 fn long_traces_come_back() {
     let (_dir, path) = place();
-    let mut writer = Writer::create(&path, &meta(), false).unwrap();
+    let mut writer = TraceWriter::create(&path, &meta(), false).unwrap();
     writer.seal_from(400_000);
     let all: Vec<_> = (0..300_000).map(shootdown).collect();
     for (i, s) in all.iter().enumerate() {
-        writer.push(s);
+        writer.push_shootdown(s);
         // Now and then far more than a batch comes between two ticks.
         if i % 90_000 == 0 {
             writer.write_now();
@@ -113,7 +118,7 @@ fn long_traces_come_back() {
     let expected = rows_of(&all);
     let mut at = 0;
     trace
-        .for_each(|row| {
+        .for_each_row(|row| {
             assert_eq!(*row, expected[at]);
             at += 1;
         })
@@ -134,18 +139,18 @@ fn long_traces_come_back() {
 fn what_others_wrote_is_cleaned() {
     let (_dir, path) = place();
     let hostile = || "\u{1b}]0;x\u{7}\n\u{202e}\u{9b}".repeat(1 << 16);
-    let meta = Meta {
+    let meta = TraceMeta {
         command: vec![hostile().into()],
         ..meta()
     };
-    let mut writer = Writer::create(&path, &meta, false).unwrap();
+    let mut writer = TraceWriter::create(&path, &meta, false).unwrap();
     let counts = CulpritTally {
         pid: 1,
         comm: hostile(),
         cgroup: 0,
         cause: Cause::Other,
         detail: Some(hostile()),
-        counts: Counts::default(),
+        counts: ShootdownCounts::default(),
     };
     let victim = VictimTally {
         pid: 1,
@@ -155,33 +160,33 @@ fn what_others_wrote_is_cleaned() {
         hits: 1,
         stall_ns: 1,
     };
-    writer.tally(&Tally {
+    writer.set_tally(&Tally {
         culprits: vec![counts],
         victims: vec![victim],
         ..Tally::default()
     });
-    let module = Module {
+    let module = MappedModule {
         path: hostile(),
         build_id: Some(hostile()),
         perms: hostile(),
-        ..Module::default()
+        ..MappedModule::default()
     };
-    writer.process(&Process {
+    writer.push_process(&TracedProcess {
         comm: hostile(),
         exe: hostile(),
         cmdline: vec![hostile()],
         modules: vec![module],
-        ..Process::default()
+        ..TracedProcess::default()
     });
-    writer.stack(&Stack {
-        frames: vec![Frame {
+    writer.push_stack(&TracedStack {
+        frames: vec![StackFrame {
             symbol: Some(hostile()),
             module: Some(hostile()),
-            ..Frame::default()
+            ..StackFrame::default()
         }],
-        ..Stack::default()
+        ..TracedStack::default()
     });
-    writer.push(&Shootdown {
+    writer.push_shootdown(&Shootdown {
         comm: Comm(*b"\x1b[31m\xe2\x80\xae\n123456\0"),
         ..shootdown(1)
     });
@@ -193,16 +198,16 @@ fn what_others_wrote_is_cleaned() {
         .replace("here", "\\u202e");
     std::fs::write(&file, text).unwrap();
     let trace = Trace::open(&path).unwrap();
-    let processes = trace.processes().unwrap().rows;
-    let stacks = trace.stacks().unwrap().rows;
+    let processes = trace.read_processes().unwrap().rows;
+    let stacks = trace.read_stacks().unwrap().rows;
     assert_eq!((processes.len(), stacks.len()), (1, 1));
     assert_eq!(
         (&*trace.meta().backend, &*trace.meta().host),
         ("raw?[2J", "?")
     );
-    assert_eq!(rows_in(&trace)[0].comm.text(), "?[31m??123456");
+    assert_eq!(rows_in(&trace)[0].comm.as_text(), "?[31m??123456");
     let all = format!("{:?}{processes:?}{stacks:?}", trace.meta());
-    let tally = trace.tally().unwrap().unwrap();
+    let tally = trace.read_tally().unwrap().unwrap();
     let all = format!("{all}{:?}{:?}", tally.culprits, tally.victims);
     // written by fmt::Debug, which would escape them
     assert!(
@@ -210,14 +215,14 @@ fn what_others_wrote_is_cleaned() {
         "{:.2000}",
         all
     );
-    assert!(all.len() < 20 * crate::text::LONGEST * 4);
+    assert!(all.len() < 20 * crate::text::MAX_TEXT_CHARS * 4);
 }
 
 /// Check that meta, tally, processes and stacks come back, and that later lines replace earlier ones.
 #[test]
 fn side_tables_come_back() {
     let (_dir, path) = place();
-    let mut writer = Writer::create(&path, &meta(), false).unwrap();
+    let mut writer = TraceWriter::create(&path, &meta(), false).unwrap();
     let mut wait = Histogram::default();
     wait.record(1234);
     let mut tally = Tally {
@@ -227,29 +232,29 @@ fn side_tables_come_back() {
             cgroup: u64::MAX,
             cause: Cause::Munmap,
             detail: Some("f".into()),
-            counts: Counts {
+            counts: ShootdownCounts {
                 shootdowns: 3,
-                ..Counts::default()
+                ..ShootdownCounts::default()
             },
         }],
         wait,
         ..Tally::default()
     };
-    writer.tally(&tally);
-    writer.tick().unwrap();
+    writer.set_tally(&tally);
+    writer.write_due().unwrap();
     assert_eq!(
-        Trace::open(&path).unwrap().tally().unwrap(),
+        Trace::open(&path).unwrap().read_tally().unwrap(),
         Some(tally.clone())
     );
     tally.empty_sends = 9;
-    writer.tally(&tally);
-    let mut process = Process {
+    writer.set_tally(&tally);
+    let mut process = TracedProcess {
         pid: 7,
         t_ns: 8,
         comm: "x".into(),
         exe: "/bin/x".into(),
         cmdline: vec!["x".into(), "\\ é".into()],
-        modules: vec![Module {
+        modules: vec![MappedModule {
             path: "/bin/x".into(),
             start: 1,
             end: u64::MAX,
@@ -261,28 +266,28 @@ fn side_tables_come_back() {
         }],
         stranger: false,
     };
-    writer.process(&process);
+    writer.push_process(&process);
     process.comm = "y".into();
     process.stranger = true;
-    writer.process(&process);
-    let stack = Stack {
+    writer.push_process(&process);
+    let stack = TracedStack {
         id: 3,
         kind: StackKind::User,
         pid: Some(7),
-        frames: vec![Frame {
+        frames: vec![StackFrame {
             addr: 5,
             symbol: Some("main".into()),
-            ..Frame::default()
+            ..StackFrame::default()
         }],
         cut: true,
         gone: false,
     };
-    let kernel = Stack {
+    let kernel = TracedStack {
         id: 4,
         kind: StackKind::Kernel,
-        ..Stack::default()
+        ..TracedStack::default()
     };
-    writer.stack(&Stack {
+    writer.push_stack(&TracedStack {
         frames: Vec::new(),
         ..stack.clone()
     });
@@ -293,10 +298,10 @@ fn side_tables_come_back() {
     assert_eq!(lines.lines().count(), 2, "one line each: {lines}");
 
     let trace = Trace::open(&path).unwrap();
-    assert_eq!(trace.tally().unwrap(), Some(tally));
-    assert_eq!(trace.processes().unwrap().rows, [(7, process)].into());
+    assert_eq!(trace.read_tally().unwrap(), Some(tally));
+    assert_eq!(trace.read_processes().unwrap().rows, [(7, process)].into());
     assert_eq!(
-        trace.stacks().unwrap().rows,
+        trace.read_stacks().unwrap().rows,
         [(3, stack), (4, kernel)].into()
     );
     let mut read = trace.meta().clone();
@@ -313,8 +318,8 @@ fn side_tables_come_back() {
 fn first_rows_count_shootdowns() {
     let (_dir, path) = place();
     let mut writer = write(&path, 500, 1 << 20);
-    writer.push(&Shootdown::default());
-    writer.push(&Shootdown {
+    writer.push_shootdown(&Shootdown::default());
+    writer.push_shootdown(&Shootdown {
         unseen: 3,
         ..Shootdown::default()
     });

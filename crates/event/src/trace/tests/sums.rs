@@ -1,18 +1,18 @@
 //! Rows summed up on several threads.
 
-use super::super::{Row, Sums, Trace};
+use super::super::{EventRow, RowSums, Trace};
 use super::{place, write};
 
 /// Keeps what it was given.
 #[derive(Default)]
 struct Kept {
     parts: Vec<u32>,
-    rows: Vec<(u32, Row)>,
+    rows: Vec<(u32, EventRow)>,
 }
 
 /// All of a row that a sum may use.
-fn what(part: u32, row: &Row) -> (u32, Row) {
-    let row = Row {
+fn what(part: u32, row: &EventRow) -> (u32, EventRow) {
+    let row = EventRow {
         id: 0,
         syscall: 0,
         cpu: 0,
@@ -23,12 +23,12 @@ fn what(part: u32, row: &Row) -> (u32, Row) {
     (part, row)
 }
 
-impl Sums for Kept {
-    fn begin(&mut self, part: u32) {
+impl RowSums for Kept {
+    fn begin_part(&mut self, part: u32) {
         self.parts.push(part);
     }
 
-    fn take(&mut self, row: &Row) {
+    fn add_row(&mut self, row: &EventRow) {
         let part = self.parts.last().copied();
         self.rows.push(what(part.unwrap(), row));
     }
@@ -43,7 +43,7 @@ fn every_row_is_summed_once() {
     let trace = Trace::open(&path).unwrap();
     let told = std::sync::atomic::AtomicU64::new(0);
     let kept = trace
-        .sum(Kept::default, &|rows| {
+        .sum_rows(Kept::default, &|rows| {
             told.fetch_max(rows, std::sync::atomic::Ordering::Relaxed);
         })
         .unwrap();
@@ -55,10 +55,10 @@ fn every_row_is_summed_once() {
     // stable, so that the rows of a part stay as they came
     summed.sort_by_key(|(part, ..)| *part);
     let mut rows = Vec::new();
-    trace.for_each(|row| rows.push(what(0, row))).unwrap();
+    trace.for_each_row(|row| rows.push(what(0, row))).unwrap();
     summed.iter_mut().for_each(|row| row.0 = 0);
     assert_eq!(summed, rows);
-    assert_eq!(told.into_inner(), trace.rows());
+    assert_eq!(told.into_inner(), trace.row_count());
 }
 
 /// Check that a garbled segment is the same error for who sums up as for who reads in order.
@@ -72,8 +72,8 @@ fn garbled_segments_are_told() {
     bytes[4..pages].fill(0);
     std::fs::write(&file, bytes).unwrap();
     let trace = Trace::open(&path).unwrap();
-    let err = trace.sum(Kept::default, &|_| {}).err().unwrap();
+    let err = trace.sum_rows(Kept::default, &|_| {}).err().unwrap();
     assert!(err.to_string().contains("events-00002"), "{err}");
-    let err = trace.for_each(|_| {}).unwrap_err();
+    let err = trace.for_each_row(|_| {}).unwrap_err();
     assert!(err.to_string().contains("events-00002"), "{err}");
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
-use quell_event::Watched;
+use quell_event::WatchInterval;
 
 use super::clock_events::ClockEvents;
 use super::{MAX_ACCOUNT_RECORDS_AT_ONCE, has_prev_state};
@@ -139,7 +139,7 @@ impl MachineWatch {
     /// # Errors
     ///
     /// If a map can't be read.
-    pub fn take_watched(&mut self) -> Result<Watched> {
+    pub fn take_watched(&mut self) -> Result<WatchInterval> {
         self.read_samples()?;
         if self.sleeps_link.is_some() {
             self.take_sleeps()?;

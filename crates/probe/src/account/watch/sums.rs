@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::rc::Rc;
 
-use quell_event::{Comm, Mechanism, Text, Watched, WatchedCode, WatchedRow};
+use quell_event::{CgroupCost, CodeCost, Comm, Mechanism, Text, WatchInterval};
 
 use super::super::mechanisms::{classify_by_call, classify_stack};
 use super::layout::{SleepKey, SleepTally, WatchSampleHead};
@@ -99,7 +99,7 @@ impl WatchSums {
             key.3 = Box::default();
         }
         if self.code.len() < 2 * MAX_CODE_ROWS || self.code.contains_key(&key) {
-            let comm = || Text::from(Comm(head.comm).text());
+            let comm = || Text::from(Comm(head.comm).as_text());
             let (_, samples) = self.code.entry(key).or_insert_with(|| (comm(), 0));
             *samples += 1;
         }
@@ -197,10 +197,10 @@ impl WatchSums {
     }
 
     /// The sums since the last call, the dearest first.
-    pub(super) fn take_watched(&mut self) -> Watched {
+    pub(super) fn take_watched(&mut self) -> WatchInterval {
         self.share_out();
         let rows = std::mem::take(&mut self.rows).into_iter();
-        let rows = rows.map(|((cgroup, mechanism), cost)| WatchedRow {
+        let rows = rows.map(|((cgroup, mechanism), cost)| CgroupCost {
             cgroup,
             mechanism,
             samples: cost.samples,
@@ -209,7 +209,7 @@ impl WatchSums {
         });
         let code = std::mem::take(&mut self.code).into_iter();
         let code = code.map(
-            |((pid, cgroup, mechanism, addresses), (comm, samples))| WatchedCode {
+            |((pid, cgroup, mechanism, addresses), (comm, samples))| CodeCost {
                 pid,
                 comm,
                 cgroup,
@@ -218,10 +218,10 @@ impl WatchSums {
                 addresses: addresses.into_vec(),
             },
         );
-        let mut watched = Watched {
+        let mut watched = WatchInterval {
             rows: rows.collect(),
             code: code.collect(),
-            ..Watched::default()
+            ..WatchInterval::default()
         };
         // A hash map has no order, and output needs one.
         watched.rows.sort_by_key(|r| {
@@ -233,7 +233,7 @@ impl WatchSums {
         });
         let code = &mut watched.code;
         code.sort_by(|a, b| {
-            let key = |c: &WatchedCode| (std::cmp::Reverse(c.samples), c.pid, c.mechanism);
+            let key = |c: &CodeCost| (std::cmp::Reverse(c.samples), c.pid, c.mechanism);
             key(a)
                 .cmp(&key(b))
                 .then_with(|| a.addresses.cmp(&b.addresses))
@@ -274,7 +274,7 @@ mod tests {
         let row = (rows[0].cgroup, rows[0].mechanism, rows[0].sleeps);
         assert_eq!(row, (7, Mechanism::Unmap, 4));
         assert_eq!(rows[0].blocked_ns, 60);
-        assert_eq!(sums.take_watched(), Watched::default());
+        assert_eq!(sums.take_watched(), WatchInterval::default());
     }
 
     /// Check that sleeps whose stacks were not walked are shared out as the others of their cgroup and call are, with what is
@@ -311,7 +311,7 @@ mod tests {
                 (Mechanism::Unmap, 1, 50)
             ]
         );
-        assert_eq!(sums.take_watched(), Watched::default());
+        assert_eq!(sums.take_watched(), WatchInterval::default());
     }
 
     /// Check that stacks beyond the bound make room, and that a sample that is cut anywhere does no harm.

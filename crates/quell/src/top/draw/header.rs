@@ -1,6 +1,6 @@
 //! The lines above and below the tables: how much, how it went, what is amiss, which keys there are.
 
-use quell_event::text::clean;
+use quell_event::text::clean_text;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -36,11 +36,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look)
     if let Some(account) = &state.sample.summary.account
         && let Some(row) = rows.next()
     {
-        frame.render_widget(Line::raw(clean(&headline(account)).into_owned()), row);
+        frame.render_widget(Line::raw(clean_text(&headline(account)).into_owned()), row);
     }
     let s = &state.sample.summary;
     let ns = s.duration_ns;
-    let of = |q: &quell_event::summary::Quantiles| {
+    let of = |q: &quell_event::tally_summary::Quantiles| {
         format!(
             "p50 {}, p99 {}, max {}",
             time(q.p50),
@@ -102,7 +102,7 @@ fn title(state: &State, look: Look) -> Line<'static> {
     ];
     if let Some((pid, comm)) = &state.close {
         spans.push(Span::styled(
-            format!("  › {} ({pid})", clean(comm)),
+            format!("  › {} ({pid})", clean_text(comm)),
             look.title(true),
         ));
         if state.sample.detail.as_ref().is_some_and(|d| d.ended) {

@@ -4,53 +4,53 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use super::Error;
-use super::parquet_batch::Need;
-use super::parquet_read::Groups;
-use super::row::Row;
-use super::segments::Segment;
+use super::TraceError;
+use super::event_batch::ColumnNeed;
+use super::event_row::EventRow;
+use super::parquet_read::RowGroups;
+use super::segments::TableSegment;
 
-/// More threads take more memory, some ten megabytes each, and have little left to do.
-const THREADS_CAP: usize = 8;
+/// More threads would take more memory, some ten megabytes each, and have little left to do.
+const MAX_SUM_THREADS: usize = 8;
 
-/// What rows are added to.
-pub trait Sums: Send {
-    /// What follows is of this part of the trace. Parts are numbered in the order of recording; a
+/// A sum to which a thread adds rows.
+pub trait RowSums: Send {
+    /// The rows that follow are of this part of the trace. Parts are numbered in the order of recording; a
     /// shootdown's rows may lie in two of them.
-    fn begin(&mut self, part: u32);
+    fn begin_part(&mut self, part: u32);
 
     /// Adds a row.
-    fn take(&mut self, row: &Row);
+    fn add_row(&mut self, row: &EventRow);
 }
 
-/// What one thread reads at a time: a row group of a sealed segment, or a tail.
+/// A part that one thread reads at a time: a row group of a sealed segment, or a tail.
 #[derive(Clone, Copy)]
-struct Part {
+struct SumPart {
     segment: usize,
     group: usize,
 }
 
-fn parts(segments: &[Segment]) -> Vec<Part> {
+fn parts_of(segments: &[TableSegment]) -> Vec<SumPart> {
     let parts = segments.iter().enumerate().flat_map(|(segment, found)| {
         let groups = match found {
-            Segment::Sealed(sealed) => sealed.groups,
-            Segment::Tail(..) => 1,
+            TableSegment::Sealed(sealed) => sealed.groups,
+            TableSegment::Tail(..) => 1,
         };
-        (0..groups).map(move |group| Part { segment, group })
+        (0..groups).map(move |group| SumPart { segment, group })
     });
     parts.collect()
 }
 
 /// Sums all rows up; one sum a thread.
-pub(super) fn sum<S: Sums>(
-    segments: &[Segment],
+pub(super) fn sum_rows<S: RowSums>(
+    segments: &[TableSegment],
     new: impl Fn() -> S + Sync,
     told: &(dyn Fn(u64) + Sync),
-) -> Result<Vec<S>, Error> {
-    let parts = parts(segments);
+) -> Result<Vec<S>, TraceError> {
+    let parts = parts_of(segments);
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = parts.len().min(cpus).clamp(1, THREADS_CAP);
-    let team = Team {
+    let threads = parts.len().min(cpus).clamp(1, MAX_SUM_THREADS);
+    let team = SumTeam {
         segments,
         parts,
         next: AtomicUsize::new(0),
@@ -59,7 +59,7 @@ pub(super) fn sum<S: Sums>(
         told,
     };
     let results: Vec<_> = thread::scope(|scope| {
-        let work = || team.work(new());
+        let work = || team.sum_parts(new());
         // this thread is one of them
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mine = work();
@@ -72,7 +72,7 @@ pub(super) fn sum<S: Sums>(
             .collect()
     });
     let mut sums = Vec::with_capacity(threads);
-    let mut first: Option<(usize, Error)> = None;
+    let mut first: Option<(usize, TraceError)> = None;
     for result in results {
         match result {
             Ok(sum) => sums.push(sum),
@@ -86,27 +86,27 @@ pub(super) fn sum<S: Sums>(
     first.map_or(Ok(sums), |(_, err)| Err(err))
 }
 
-/// What the threads share.
-struct Team<'a> {
-    segments: &'a [Segment],
-    parts: Vec<Part>,
+/// The state that the threads share.
+struct SumTeam<'a> {
+    segments: &'a [TableSegment],
+    parts: Vec<SumPart>,
     next: AtomicUsize,
     stop: AtomicBool,
     done: AtomicU64,
     told: &'a (dyn Fn(u64) + Sync),
 }
 
-impl Team<'_> {
+impl SumTeam<'_> {
     /// Takes parts until there are none. An error comes with the number of its part. Parts are taken
     /// in their order and always finished, so that the earliest bad one is always found.
-    fn work<S: Sums>(&self, mut sum: S) -> Result<S, (usize, Error)> {
+    fn sum_parts<S: RowSums>(&self, mut sum: S) -> Result<S, (usize, TraceError)> {
         let mut open = None;
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(part) = self.parts.get(number) else {
                 break;
             };
-            let read = self.read(*part, number, &mut open, &mut sum);
+            let read = self.read_part(*part, number, &mut open, &mut sum);
             read.map_err(|err| {
                 self.stop.store(true, Ordering::Relaxed);
                 (number, err)
@@ -116,30 +116,30 @@ impl Team<'_> {
     }
 
     /// Reads a part. Its segment is kept open, for the next part is mostly of the same.
-    fn read<'a, S: Sums>(
+    fn read_part<'a, S: RowSums>(
         &'a self,
-        part: Part,
+        part: SumPart,
         number: usize,
-        open: &mut Option<(usize, Groups<'a>)>,
+        open: &mut Option<(usize, RowGroups<'a>)>,
         sum: &mut S,
-    ) -> Result<(), Error> {
-        sum.begin(u32::try_from(number).unwrap_or(u32::MAX));
+    ) -> Result<(), TraceError> {
+        sum.begin_part(u32::try_from(number).unwrap_or(u32::MAX));
         let mut rows = 0;
-        let mut take = |row: &Row| {
+        let mut take = |row: &EventRow| {
             rows += 1;
-            sum.take(row);
+            sum.add_row(row);
         };
         match &self.segments[part.segment] {
-            tail @ Segment::Tail(..) => tail.for_each(take)?,
-            Segment::Sealed(sealed) => {
+            tail @ TableSegment::Tail(..) => tail.for_each_row(take)?,
+            TableSegment::Sealed(sealed) => {
                 let groups = match open {
                     Some((segment, groups)) if *segment == part.segment => groups,
                     _ => {
-                        let groups = sealed.groups(Need::Sums)?;
+                        let groups = sealed.open_groups(ColumnNeed::Sums)?;
                         &mut open.insert((part.segment, groups)).1
                     }
                 };
-                groups.for_each(part.group, &mut take)?;
+                groups.for_each_row(part.group, &mut take)?;
             }
         }
         (self.told)(self.done.fetch_add(rows, Ordering::Relaxed) + rows);

@@ -1,10 +1,10 @@
 //! Whether a stack goes on to where its thread began.
 
-use super::side::{Frame, Mark, Stack};
+use super::side_tables::{MissingNameReason, StackFrame, TracedStack};
 
 /// Where programs and threads begin, of the C libraries and of Go, whose goroutines also change to a
 /// thread's own stack.
-const STARTS: &[&str] = &[
+const THREAD_STARTS: &[&str] = &[
     "_start",
     "start_thread",
     "thread_start",
@@ -21,58 +21,58 @@ const STARTS: &[&str] = &[
 ];
 
 /// The name of a file without its folder.
-fn base(path: &str) -> &str {
+fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-impl Stack {
+impl TracedStack {
     /// The frame that the walk could not leave, where it did not come to the start of the thread.
     #[must_use]
-    pub fn ends_early(&self) -> Option<&Frame> {
+    pub fn ends_early(&self) -> Option<&StackFrame> {
         if self.cut {
             return None;
         }
-        // what is no code was never called: a frame pointer was used for something else
+        // an address without code was never called: a frame pointer was used for something else
         let real = self
             .frames
             .iter()
-            .filter(|f| f.mark != Some(Mark::Unmapped));
+            .filter(|f| f.mark != Some(MissingNameReason::Unmapped));
         let last = real.clone().next_back()?;
         let symbol = last.symbol.as_deref().unwrap_or_default();
         // `.abi0` is how Go marks its assembler functions
-        let start = STARTS.contains(&symbol.trim_end_matches(".abi0"));
+        let start = THREAD_STARTS.contains(&symbol.trim_end_matches(".abi0"));
         // The functions that call main() and a thread's first function have no names in a stripped libc.
         let from_libc = is_libc(last) && real.clone().any(|f| !is_libc(f));
         (!start && !from_libc).then_some(last)
     }
 }
 
-fn is_libc(frame: &Frame) -> bool {
-    const NAMES: [&str; 5] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl"];
-    let name = base(frame.module.as_deref().unwrap_or_default());
-    NAMES.iter().any(|n| name.starts_with(n))
+fn is_libc(frame: &StackFrame) -> bool {
+    const LIBC_FILE_PREFIXES: [&str; 5] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl"];
+    let name = file_name(frame.module.as_deref().unwrap_or_default());
+    LIBC_FILE_PREFIXES.iter().any(|n| name.starts_with(n))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stack(frames: &[(&str, &str, Option<Mark>)]) -> Stack {
+    fn stack(frames: &[(&str, &str, Option<MissingNameReason>)]) -> TracedStack {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let frames = frames.iter().map(|(symbol, module, mark)| Frame {
+        let frames = frames.iter().map(|(symbol, module, mark)| StackFrame {
             symbol: text(symbol),
             module: text(module),
             mark: *mark,
-            ..Frame::default()
+            ..StackFrame::default()
         });
-        Stack {
+        TracedStack {
             frames: frames.collect(),
-            ..Stack::default()
+            ..TracedStack::default()
         }
     }
 
     const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
-    const STRIPPED: Option<Mark> = Some(Mark::Stripped);
+    const STRIPPED: Option<MissingNameReason> = Some(MissingNameReason::Stripped);
 
     /// Check that stacks which end before their thread's start are told from whole ones.
     #[test]
@@ -96,7 +96,10 @@ mod tests {
         );
         let free = &[("munmap", LIBC, None), ("free", LIBC, None)];
         assert_eq!(early(free).as_deref(), Some("free"));
-        let garbage = &[("f", "/a", None), ("", "", Some(Mark::Unmapped))];
+        let garbage = &[
+            ("f", "/a", None),
+            ("", "", Some(MissingNameReason::Unmapped)),
+        ];
         assert_eq!(early(garbage).as_deref(), Some("f"));
         let go = &[
             ("runtime.madvise.abi0", "/g", None),

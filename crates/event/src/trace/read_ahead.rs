@@ -4,33 +4,33 @@ use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
-use super::Error;
-use super::row::Row;
-use super::segments::Segment;
+use super::TraceError;
+use super::event_row::EventRow;
+use super::segments::TableSegment;
 
-/// Rows that change hands at a time: few enough to be in a CPU's cache still.
-const ROWS: usize = 1 << 11;
-/// Batches that may lie ready, so that neither thread waits for the other's single slow rows.
-const AHEAD: usize = 8;
+/// So many rows change hands at a time: few enough to be in a CPU's cache still.
+const ROWS_PER_BATCH: usize = 1 << 11;
+/// So many batches may lie ready, so that neither thread waits for the other's single slow rows.
+const MAX_READY_BATCHES: usize = 8;
 
 /// Hands over every row of all segments: to `beside` on the thread that unpacks them, which has less
 /// to do, and after that to `each` on this one.
-pub(super) fn for_each(
-    segments: &[Segment],
-    beside: impl FnMut(&Row) + Send,
-    mut each: impl FnMut(&Row),
-) -> Result<(), Error> {
-    let (full, take) = sync_channel(AHEAD);
+pub(super) fn for_each_row_ahead(
+    segments: &[TableSegment],
+    beside: impl FnMut(&EventRow) + Send,
+    mut each: impl FnMut(&EventRow),
+) -> Result<(), TraceError> {
+    let (full, take) = sync_channel(MAX_READY_BATCHES);
     let (used, again) = channel();
     thread::scope(|scope| {
         let unpacker = Unpacker {
             full,
             again,
-            rows: Vec::with_capacity(ROWS),
+            rows: Vec::with_capacity(ROWS_PER_BATCH),
         };
-        let thread = scope.spawn(move || unpacker.unpack(segments, beside));
+        let thread = scope.spawn(move || unpacker.unpack_segments(segments, beside));
         for rows in take {
-            let rows: Vec<Row> = rows;
+            let rows: Vec<EventRow> = rows;
             rows.iter().for_each(&mut each);
             // nobody takes it back at the end
             let _ = used.send(rows);
@@ -43,32 +43,32 @@ pub(super) fn for_each(
 
 /// Fills batches and sends them, in those that come back.
 struct Unpacker {
-    full: SyncSender<Vec<Row>>,
-    again: Receiver<Vec<Row>>,
-    rows: Vec<Row>,
+    full: SyncSender<Vec<EventRow>>,
+    again: Receiver<Vec<EventRow>>,
+    rows: Vec<EventRow>,
 }
 
 impl Unpacker {
-    fn unpack(
+    fn unpack_segments(
         mut self,
-        segments: &[Segment],
-        mut beside: impl FnMut(&Row) + Send,
-    ) -> Result<(), Error> {
+        segments: &[TableSegment],
+        mut beside: impl FnMut(&EventRow) + Send,
+    ) -> Result<(), TraceError> {
         let result = segments.iter().try_for_each(|segment| {
-            segment.for_each(|row| {
+            segment.for_each_row(|row| {
                 beside(row);
                 self.rows.push(*row);
-                if self.rows.len() == ROWS {
-                    self.send();
+                if self.rows.len() == ROWS_PER_BATCH {
+                    self.send_batch();
                 }
             })
         });
-        // also what came before an error
-        self.send();
+        // rows before an error are handed over too
+        self.send_batch();
         result
     }
 
-    fn send(&mut self) {
+    fn send_batch(&mut self) {
         let mut empty = self.again.try_recv().unwrap_or_default();
         empty.clear();
         let rows = mem::replace(&mut self.rows, empty);

@@ -1,13 +1,13 @@
-//! What memory management cost between two looks of somebody who watches a machine for months.
+//! The cost of memory management between two looks of somebody who watches a machine for months.
 
 use crate::{Mechanism, Text};
 
-/// By cgroup and mechanism.
+/// The cost of a mechanism in a cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchedRow {
+pub struct CgroupCost {
     /// The cgroup's id in the v2 hierarchy.
     pub cgroup: u64,
-    /// What the kernel did.
+    /// The work of the kernel.
     pub mechanism: Mechanism,
     /// Samples of CPU time.
     pub samples: u64,
@@ -17,16 +17,16 @@ pub struct WatchedRow {
     pub blocked_ns: u64,
 }
 
-/// By code.
+/// The cost of a mechanism in one stack of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchedCode {
+pub struct CodeCost {
     /// The process.
     pub pid: u32,
     /// Its name.
     pub comm: Text,
     /// Its cgroup's id in the v2 hierarchy.
     pub cgroup: u64,
-    /// What the kernel did.
+    /// The work of the kernel.
     pub mechanism: Mechanism,
     /// Samples of CPU time.
     pub samples: u64,
@@ -34,25 +34,25 @@ pub struct WatchedCode {
     pub addresses: Vec<u64>,
 }
 
-/// Between two looks.
+/// All that was counted between two looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchInterval {
     /// How far apart samples of one CPU are, ns.
     pub period_ns: u64,
     /// Whether sleeps are looked at.
     pub sees_sleeps: bool,
-    /// Without what is no memory management.
-    pub rows: Vec<WatchedRow>,
+    /// The cost by cgroup and mechanism, without work that is no memory management.
+    pub rows: Vec<CgroupCost>,
     /// Of the samples of `rows`.
-    pub code: Vec<WatchedCode>,
+    pub code: Vec<CodeCost>,
     /// Samples that found no room.
     pub lost_samples: u64,
     /// Sleeps that found no room.
     pub lost_sleeps: u64,
 }
 
-impl Watched {
-    /// CPU time that so many samples stand for, ns.
+impl WatchInterval {
+    /// Returns the CPU time that so many samples stand for, ns.
     #[must_use]
     pub fn cpu_ns(&self, samples: u64) -> u64 {
         samples.saturating_mul(self.period_ns)

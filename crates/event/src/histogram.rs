@@ -5,32 +5,33 @@
 
 use serde::{Deserialize, Serialize};
 
+/// An octave has two to this power steps.
 const STEPS_LOG2: u32 = 5;
-const STEPS: u64 = 1 << STEPS_LOG2;
+const STEPS_PER_OCTAVE: u64 = 1 << STEPS_LOG2;
 
-/// How many buckets a histogram has. 36 octaves reach past 500 s.
-pub const BUCKETS: usize = (STEPS * 36) as usize;
+/// A histogram has so many buckets: 36 octaves reach past 500 s.
+pub const BUCKET_COUNT: usize = (STEPS_PER_OCTAVE * 36) as usize;
 
-/// The bucket of a value: `bucket_of` of the probe does the same in the kernel.
+/// Returns the bucket of a value: `bucket_of` of the probe does the same in the kernel.
 #[must_use]
 pub fn bucket_of(ns: u64) -> usize {
-    if ns < STEPS {
+    if ns < STEPS_PER_OCTAVE {
         return ns as usize;
     }
     let exponent = 63 - ns.leading_zeros() - STEPS_LOG2;
     let bucket = (u64::from(exponent) << STEPS_LOG2) + (ns >> exponent);
-    (bucket as usize).min(BUCKETS - 1)
+    (bucket as usize).min(BUCKET_COUNT - 1)
 }
 
-/// The lowest value of a bucket, ns.
+/// Returns the lowest value of a bucket, ns.
 #[must_use]
-pub fn lowest(bucket: usize) -> u64 {
+pub fn bucket_start_ns(bucket: usize) -> u64 {
     let bucket = bucket as u64;
-    if bucket < 2 * STEPS {
+    if bucket < 2 * STEPS_PER_OCTAVE {
         return bucket;
     }
     let exponent = (bucket >> STEPS_LOG2) - 1;
-    ((bucket & (STEPS - 1)) + STEPS) << exponent
+    ((bucket & (STEPS_PER_OCTAVE - 1)) + STEPS_PER_OCTAVE) << exponent
 }
 
 /// A histogram of nanoseconds.
@@ -44,7 +45,7 @@ pub struct Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         Self {
-            counts: vec![0; BUCKETS],
+            counts: vec![0; BUCKET_COUNT],
             sum: 0,
             max: 0,
         }
@@ -81,7 +82,7 @@ impl Histogram {
         self.add_sum(other.sum);
     }
 
-    /// What came since `earlier`, a snapshot of the same histogram. The maximum is then that of the
+    /// Returns the values since `earlier`, a snapshot of the same histogram. The maximum is then that of the
     /// highest bucket in use, for the exact one may be from before.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -95,7 +96,9 @@ impl Histogram {
             self.max
         } else {
             let top = counts.iter().rposition(|&n| n > 0);
-            top.map_or(0, |b| lowest(b + 1).saturating_sub(1).min(self.max))
+            top.map_or(0, |b| {
+                bucket_start_ns(b + 1).saturating_sub(1).min(self.max)
+            })
         };
         Self {
             counts,
@@ -111,11 +114,11 @@ impl Histogram {
     }
 
     /// The lowest value of each bucket that has any, ns, and how many.
-    pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub fn used_buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.counts.iter().enumerate();
         counts
             .filter(|(_, n)| **n > 0)
-            .map(|(bucket, n)| (lowest(bucket), *n))
+            .map(|(bucket, n)| (bucket_start_ns(bucket), *n))
     }
 
     /// The sum of all values, ns.
@@ -142,7 +145,7 @@ impl Histogram {
         for (bucket, &n) in self.counts.iter().enumerate() {
             seen = seen.saturating_add(n);
             if seen >= rank {
-                let (low, high) = (lowest(bucket), lowest(bucket + 1));
+                let (low, high) = (bucket_start_ns(bucket), bucket_start_ns(bucket + 1));
                 return (low + (high - low) / 2).min(self.max);
             }
         }
@@ -158,9 +161,9 @@ mod tests {
     /// Check that buckets are consecutive: each value lies between its bucket's lowest and the next's.
     #[test]
     fn buckets_are_consecutive() {
-        for bucket in 0..BUCKETS - 1 {
-            assert_eq!(bucket_of(lowest(bucket)), bucket);
-            assert_eq!(bucket_of(lowest(bucket + 1) - 1), bucket);
+        for bucket in 0..BUCKET_COUNT - 1 {
+            assert_eq!(bucket_of(bucket_start_ns(bucket)), bucket);
+            assert_eq!(bucket_of(bucket_start_ns(bucket + 1) - 1), bucket);
         }
     }
 

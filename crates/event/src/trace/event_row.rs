@@ -8,7 +8,7 @@ pub const UNSEEN_CPU: u16 = u16::MAX;
 /// A shootdown and one of its victims. The rows of one shootdown follow each other, share `id`, and
 /// are equal in all that is the culprit's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct EventRow {
     /// Number of the shootdown in the trace, from 0.
     pub id: u64,
     /// Number of the victim in the shootdown; `0` marks each shootdown's first row.
@@ -57,7 +57,7 @@ pub struct Row {
     pub stall_ns: u32,
 }
 
-impl Default for Row {
+impl Default for EventRow {
     fn default() -> Self {
         Self {
             id: 0,
@@ -87,29 +87,29 @@ impl Default for Row {
     }
 }
 
-impl Row {
-    /// Is this the first row of its shootdown?
+impl EventRow {
+    /// Says whether this is the first row of its shootdown.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.victim_index == 0
     }
 
-    /// Is the victim known to be hit, but not who it was and for how long?
+    /// Says whether the victim is known to be hit, but not who it was and for how long.
     #[must_use]
     pub fn is_unseen(&self) -> bool {
         self.victim_cpu == UNSEEN_CPU
     }
 
-    /// Is the whole address space flushed?
+    /// Says whether the whole address space is flushed.
     #[must_use]
-    pub fn full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.end == u64::MAX
     }
 
     /// Pages of 4 KiB asked for; 0 where everything is flushed.
     #[must_use]
-    pub fn pages(&self) -> u64 {
-        if self.full() {
+    pub fn page_count(&self) -> u64 {
+        if self.is_full() {
             0
         } else {
             self.end.saturating_sub(self.start) >> 12

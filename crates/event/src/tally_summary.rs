@@ -1,4 +1,4 @@
-//! What `quell stat --json` and `quell report --json` print: the object `quell/tally/1`.
+//! The object `quell/tally/1`, which `quell stat --json` and `quell report --json` print.
 //!
 //! Its keys are part of the contract: they never change, more may be added. Times are integer ns.
 
@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::account::AccountSummary;
-use crate::trace::OUTER_MISSING;
-use crate::{Calls, Cause, Histogram, Tally, Text};
+use crate::trace::OUTER_FRAMES_MISSING;
+use crate::{Cause, FunctionCalls, Histogram, Tally, Text};
 
-/// The name of the object and of its version.
-pub const SCHEMA: &str = "quell/tally/1";
+/// The object names itself and its version by this.
+pub const TALLY_SCHEMA: &str = "quell/tally/1";
 
-/// What a histogram says, ns.
+/// The sum and the percentiles of a histogram, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Quantiles {
     /// Of all values.
@@ -120,7 +120,7 @@ pub struct VictimRow {
 /// One region.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RegionRow {
-    /// What lies there.
+    /// The name of the region.
     pub region: Text,
     /// How many.
     pub shootdowns: u64,
@@ -143,15 +143,15 @@ pub struct StackRow {
 impl StackRow {
     /// The frames as lines; a last one says if outer frames are missing.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
-        let missing = self.cut.then_some(OUTER_MISSING);
+        let missing = self.cut.then_some(OUTER_FRAMES_MISSING);
         self.frames.iter().map(Text::as_str).chain(missing)
     }
 }
 
 /// The object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Summary {
-    /// [`SCHEMA`].
+pub struct TallySummary {
+    /// [`TALLY_SCHEMA`].
     pub schema: String,
     /// How the shootdowns were seen.
     pub backend: Text,
@@ -160,7 +160,7 @@ pub struct Summary {
     /// Counts or records that are missing; 0 means that everything here is exact, but for times where not all
     /// were timed ([`Self::untimed`]).
     pub lost: u64,
-    /// Of `lost`, what is in all counts, but under [`crate::MORE`].
+    /// The part of `lost` that is in all counts, but under [`crate::CROWDED_NAME`].
     pub crowded: u64,
     /// Whether that is known: not of a trace that has no counts.
     pub lost_known: bool,
@@ -216,13 +216,13 @@ pub struct Summary {
     pub self_victims: u64,
     /// All function calls between CPUs, where they were watched: shootdowns are among them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub calls: Option<Calls>,
+    pub calls: Option<FunctionCalls>,
     /// Where the time went in memory management, where that was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<AccountSummary>,
 }
 
-impl Summary {
+impl TallySummary {
     /// How many shootdowns each that was timed stands for; `None` where all were.
     #[must_use]
     pub fn timed_one_in(&self) -> Option<f64> {
@@ -233,12 +233,12 @@ impl Summary {
     /// Sums a tally up.
     #[must_use]
     pub fn new(tally: &Tally, backend: &str, cpus: u32) -> Self {
-        let totals = tally.totals();
+        let totals = tally.total_counts();
         Self {
-            schema: SCHEMA.to_owned(),
+            schema: TALLY_SCHEMA.to_owned(),
             backend: backend.into(),
             duration_ns: tally.duration_ns,
-            lost: tally.lost.total(),
+            lost: tally.lost.missing_total(),
             crowded: tally.lost.crowded,
             lost_known: true,
             self_ns: tally.self_ns,
@@ -250,16 +250,16 @@ impl Summary {
             wait_ns: (&tally.wait).into(),
             delay_ns: (&tally.delay).into(),
             stall_ns: (&tally.stall).into(),
-            causes: causes(tally),
-            culprits: culprits(tally),
-            victims_by: victims(tally),
+            causes: cause_rows(tally),
+            culprits: culprit_rows(tally),
+            victims_by: victim_rows(tally),
             regions: Vec::new(),
             stacks: Vec::new(),
             cpus,
             online_ns: tally.online_ns,
             unseen: tally.unseen,
             untimed: tally.untimed,
-            interrupts: tally.interrupts(),
+            interrupts: tally.tlb_interrupts(),
             kernel_interrupts: tally.kernel_interrupts,
             lost_stacks: tally.lost.stacks,
             self_shootdowns: tally.self_shootdowns,
@@ -290,7 +290,7 @@ impl Summary {
     }
 }
 
-fn causes(tally: &Tally) -> Vec<CauseRow> {
+fn cause_rows(tally: &Tally) -> Vec<CauseRow> {
     let mut rows: HashMap<(Cause, Option<&str>), CauseRow> = HashMap::new();
     for c in &tally.culprits {
         let row = rows.entry((c.cause, c.detail.as_deref())).or_default();
@@ -308,7 +308,7 @@ fn causes(tally: &Tally) -> Vec<CauseRow> {
     rows
 }
 
-fn culprits(tally: &Tally) -> Vec<CulpritRow> {
+fn culprit_rows(tally: &Tally) -> Vec<CulpritRow> {
     let mut rows: HashMap<u32, CulpritRow> = HashMap::new();
     for c in &tally.culprits {
         let row = rows.entry(c.pid).or_default();
@@ -327,13 +327,13 @@ fn culprits(tally: &Tally) -> Vec<CulpritRow> {
     rows
 }
 
-fn victims(tally: &Tally) -> Vec<VictimRow> {
+fn victim_rows(tally: &Tally) -> Vec<VictimRow> {
     let mut rows: Vec<_> = tally
         .victims
         .iter()
         .map(|v| VictimRow {
             pid: v.pid,
-            comm: if v.pid == 0 && !v.is_more() {
+            comm: if v.pid == 0 && !v.is_crowded() {
                 "(idle)".into()
             } else {
                 v.comm.as_str().into()
@@ -350,7 +350,7 @@ fn victims(tally: &Tally) -> Vec<VictimRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counts, CulpritTally};
+    use crate::{CulpritTally, ShootdownCounts};
 
     /// Check that a stack without its outer frames says so, behind those that it has.
     #[test]
@@ -375,7 +375,7 @@ mod tests {
             ..Tally::default()
         };
         tally.wait.record(750);
-        let share = |tally: &Tally| Summary::new(tally, "raw_tp", 2).share_lost();
+        let share = |tally: &Tally| TallySummary::new(tally, "raw_tp", 2).share_lost();
         assert!((share(&tally) - 0.5).abs() < 1e-9, "{}", share(&tally));
         // of an interval too
         let mut later = tally.clone();
@@ -397,10 +397,10 @@ mod tests {
             cgroup: 1,
             cause,
             detail: detail.map(str::to_owned),
-            counts: Counts {
+            counts: ShootdownCounts {
                 shootdowns,
                 victims: shootdowns,
-                ..Counts::default()
+                ..ShootdownCounts::default()
             },
         };
         let tally = Tally {
@@ -413,7 +413,7 @@ mod tests {
             ],
             ..Tally::default()
         };
-        let s = Summary::new(&tally, "raw_tp", 2);
+        let s = TallySummary::new(&tally, "raw_tp", 2);
         let names: Vec<_> = s
             .causes
             .iter()

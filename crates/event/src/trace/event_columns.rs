@@ -1,18 +1,19 @@
 //! Events on their way to the tail: one buffer a column, filled while the program is measured.
 
-use super::intern::{Interner, Task};
-use super::row::UNSEEN_CPU;
-use crate::{Comm, Shootdown, Victim};
+use super::event_row::UNSEEN_CPU;
+use super::intern::{Task, TaskInterner};
+use crate::{Shootdown, ShootdownVictim};
 
-/// Beyond so many rows that could not be written, more are dropped rather than kept in memory.
-pub(super) const ROWS_CAP: usize = 2 << 20;
+/// Where so many rows could not be written, more are dropped rather than kept in memory.
+pub(super) const MAX_PENDING_ROWS: usize = 2 << 20;
 
-/// Bits of `flags`.
-pub(super) const OWN_MM: u8 = 1;
-pub(super) const BYSTANDER: u8 = 2;
+/// This bit of `flags` says that the address space is the culprit's own.
+pub(super) const OWN_MM_FLAG: u8 = 1;
+/// This bit of `flags` says that the victim is a bystander.
+pub(super) const BYSTANDER_FLAG: u8 = 2;
 
 /// One entry a row in each vector.
-pub(super) struct Columns {
+pub(super) struct EventColumns {
     pub(super) id: Vec<u64>,
     pub(super) victim_index: Vec<u16>,
     pub(super) t_ns: Vec<u64>,
@@ -30,13 +31,13 @@ pub(super) struct Columns {
     pub(super) flags: Vec<u8>,
     pub(super) delay_ns: Vec<u32>,
     pub(super) stall_ns: Vec<u32>,
-    /// What `culprit` counts.
-    pub(super) culprits: Interner,
-    /// What `victim` counts.
-    pub(super) victims: Interner,
+    /// The threads that `culprit` numbers.
+    pub(super) culprits: TaskInterner,
+    /// The threads that `victim` numbers.
+    pub(super) victims: TaskInterner,
 }
 
-impl Columns {
+impl EventColumns {
     /// Room for `rows` rows; more is made room for when it is needed.
     pub(super) fn new(rows: usize) -> Self {
         Self {
@@ -57,20 +58,20 @@ impl Columns {
             flags: Vec::with_capacity(rows),
             delay_ns: Vec::with_capacity(rows),
             stall_ns: Vec::with_capacity(rows),
-            culprits: Interner::new(),
-            victims: Interner::new(),
+            culprits: TaskInterner::new(),
+            victims: TaskInterner::new(),
         }
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(super) fn row_count(&self) -> usize {
         self.id.len()
     }
 
     /// Adds a row for each victim. A shootdown hits somebody, so where nobody is named, somebody
     /// was not seen.
     #[inline]
-    pub(super) fn push(&mut self, id: u64, s: &Shootdown) {
-        let culprit = self.culprits.id(&Task {
+    pub(super) fn push_shootdown(&mut self, id: u64, s: &Shootdown) {
+        let culprit = self.culprits.number_of(&Task {
             pid: s.pid,
             tid: s.tid,
             cgroup: s.cgroup,
@@ -78,7 +79,7 @@ impl Columns {
         });
         let mut index = 0;
         for v in &s.victims {
-            self.row(id, index, culprit, s, v);
+            self.push_row(id, index, culprit, s, v);
             index = index.saturating_add(1);
         }
         let unseen = if s.victims.is_empty() {
@@ -87,25 +88,25 @@ impl Columns {
             s.unseen
         };
         if unseen > 0 {
-            self.unseen(id, index, culprit, s, unseen);
+            self.push_unseen(id, index, culprit, s, unseen);
         }
     }
 
     #[cold]
-    fn unseen(&mut self, id: u64, mut index: u16, culprit: u32, s: &Shootdown, n: u16) {
-        let nobody = Victim {
+    fn push_unseen(&mut self, id: u64, mut index: u16, culprit: u32, s: &Shootdown, n: u16) {
+        let nobody = ShootdownVictim {
             cpu: UNSEEN_CPU,
-            ..Victim::default()
+            ..ShootdownVictim::default()
         };
         for _ in 0..n {
-            self.row(id, index, culprit, s, &nobody);
+            self.push_row(id, index, culprit, s, &nobody);
             index = index.saturating_add(1);
         }
     }
 
     #[inline]
-    fn row(&mut self, id: u64, index: u16, culprit: u32, s: &Shootdown, v: &Victim) {
-        let victim = self.victims.id(&Task {
+    fn push_row(&mut self, id: u64, index: u16, culprit: u32, s: &Shootdown, v: &ShootdownVictim) {
+        let victim = self.victims.number_of(&Task {
             pid: v.pid,
             tid: v.tid,
             cgroup: 0,
@@ -126,33 +127,8 @@ impl Columns {
         self.victim.push(victim);
         self.victim_cpu.push(v.cpu);
         self.flags
-            .push(u8::from(s.own_mm) * OWN_MM + u8::from(v.bystander) * BYSTANDER);
+            .push(u8::from(s.own_mm) * OWN_MM_FLAG + u8::from(v.bystander) * BYSTANDER_FLAG);
         self.delay_ns.push(v.delay_ns);
         self.stall_ns.push(v.stall_ns);
     }
-}
-
-/// A name as text: what is no UTF-8 becomes `?`, a byte each, so that it stays as short as it was. What is not
-/// plain is not in a trace either.
-pub(super) fn as_text(comm: &Comm) -> Comm {
-    let end = comm.0.iter().position(|&b| b == 0).unwrap_or(comm.0.len());
-    let mut clean = Comm::default();
-    let mut at = 0;
-    for chunk in comm.0[..end].utf8_chunks() {
-        let valid = chunk.valid().as_bytes();
-        clean.0[at..at + valid.len()].copy_from_slice(valid);
-        at += valid.len();
-        let invalid = chunk.invalid().len();
-        clean.0[at..at + invalid].fill(b'?');
-        at += invalid;
-    }
-    comm_of(clean.text().as_bytes())
-}
-
-/// A name from text; longer text than the kernel keeps is cut.
-pub(super) fn comm_of(text: &[u8]) -> Comm {
-    let mut comm = Comm::default();
-    let n = text.len().min(comm.0.len());
-    comm.0[..n].copy_from_slice(&text[..n]);
-    comm
 }
