@@ -1,8 +1,8 @@
-//! What is in a file that anybody may change while it is read.
+//! The contents of a file that anybody may change while it is read.
 //!
 //! Foreign files are not mapped: one that is truncated meanwhile would kill its reader with SIGBUS.
 //! Pieces are read when they are asked for, and not more in all than a limit, because a sparse file can
-//! claim any size. What is no longer there can't be read, and that is all.
+//! claim any size. Bytes that are no longer there can't be read, and that is all.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -91,7 +91,7 @@ impl ReadCacheOps for Pieces {
 mod tests {
     use super::*;
 
-    /// Check that pieces are those of the file, and that after it is truncated what is gone can't be read.
+    /// Check that pieces are those of the file, and that after it is truncated its lost bytes can't be read.
     #[test]
     fn truncated_files_are_short() {
         let file = tempfile::tempfile().unwrap();

@@ -58,7 +58,7 @@ pub fn is_virtual(root: &Path) -> bool {
         .any(|flag| flag == b"hypervisor")
 }
 
-/// What a processor calls itself.
+/// The names by which a processor calls itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     /// As `GenuineIntel`.
@@ -69,7 +69,7 @@ pub struct Model {
     pub model: u32,
 }
 
-/// The first CPU's; empty and 0 for what it does not say.
+/// Reads those of the first CPU; a name that it does not say is empty, a number 0.
 #[must_use]
 pub fn model(root: &Path) -> Model {
     let text = std::fs::read(under(root, Path::new("/proc/cpuinfo"))).unwrap_or_default();
@@ -146,7 +146,7 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    /// What the kernel says. A file that is missing or empty names no CPU: `nohz_full` reads `(null)`
+    /// Reads the kernel's lists of CPUs. A file that is missing or empty names no CPU: `nohz_full` reads `(null)`
     /// where the kernel could and was not told to (drivers/base/cpu.c).
     #[must_use]
     pub fn read(root: &Path) -> Self {
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         /// Check that CPU time is that of all CPUs while none comes or goes, however often it is looked; and else
-        /// what there was, but for the time between the two looks around each change.
+        /// the time that there was, but for that between the two looks around each change.
         #[test]
         fn online_time(
             // how long until the next look, and whether a CPU comes (or goes) how far on the way there

@@ -1,7 +1,7 @@
-//! An ELF file as a loader and a strings(1) see it: what it needs, what it exports, what it says.
+//! An ELF file as a loader and strings(1) see it: the libraries that it needs, its exports, its strings.
 //!
 //! Only 64-bit files are read. Any field may lie, so every offset is checked by the `object` crate
-//! or here, and what cannot be read is left out; only a file that is no ELF file at all is an error.
+//! or here, and parts that cannot be read are left out; only a file that is no ELF file at all is an error.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -33,7 +33,7 @@ pub struct ElfFile {
     constants: Vec<(usize, usize)>,
 }
 
-/// What the dynamic section says.
+/// The entries of the dynamic section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dynamic {
     /// The name that it goes by (`DT_SONAME`).
@@ -156,7 +156,7 @@ impl ElfFile {
         self.library
     }
 
-    /// What its dynamic section says; empty for a static program.
+    /// Reads its dynamic section; it is empty for a static program.
     #[must_use]
     pub fn dynamic(&self) -> &Dynamic {
         &self.dynamic

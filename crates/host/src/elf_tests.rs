@@ -44,7 +44,7 @@ fn no_sections() {
     assert_eq!(elf.dynamic(), &Dynamic::default());
 }
 
-/// Check that this test program is read: what it needs, its build id, and a symbol of its own.
+/// Check that this test program is read: its libraries, its build id, and a symbol of its own.
 #[test]
 fn own_file() {
     let elf = ElfFile::open(&std::env::current_exe().unwrap()).unwrap();

@@ -49,7 +49,7 @@ impl fmt::Display for Silent {
     }
 }
 
-/// What CPUID says of it. Zero where a leaf is not there.
+/// The bits of CPUID that concern flushes. They are zero where a leaf is not there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpuid {
     /// Leaf 8000_0008h, EBX. Bit 3: INVLPGB (AMD64 Architecture Programmer's Manual, volume 3).

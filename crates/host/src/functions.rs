@@ -2,7 +2,7 @@
 //!
 //! Names alone, in one pass over a table that is neither copied nor sorted: a large program has a
 //! million symbols, and a recording asks for a few hundred places. Files of 32 and of 64 bits. Any
-//! field may lie, so offsets are checked by the `object` crate, and what can't be read has no name. The
+//! field may lie, so offsets are checked by the `object` crate, and an entry that can't be read has no name. The
 //! bytes are in memory, or [`Contents`](crate::contents::Contents) of a file.
 
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ pub use object::read::ReadRef;
 /// million.
 const MAX_SYMBOLS: usize = 1 << 24;
 
-/// What one table may cost, in names of 64 bytes that are looked at for a place. Functions hardly
+/// One table may cost so much, in names of 64 bytes that are looked at for a place. Functions hardly
 /// overlap, so only a table made to cost time comes near it: the rest of that is left alone.
 const MAX_COST: usize = 1 << 24;
 
@@ -34,9 +34,9 @@ const MAX_NAME: usize = 16 << 10;
 /// Which table of symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// All functions; what strip(1) takes away (`.symtab`).
+    /// All functions; strip(1) takes this table away (`.symtab`).
     Full,
-    /// What others may link to; always there in a library (`.dynsym`).
+    /// Functions that others may link to; this table is always there in a library (`.dynsym`).
     Exported,
 }
 

@@ -84,7 +84,7 @@ fn many_are_as_one() {
     assert!(together.iter().any(|n| n.as_deref() == Some("main")));
 }
 
-/// Check that a stripped program says that its table is gone, and a library keeps what it exports.
+/// Check that a stripped program says that its table is gone, and a library keeps its exports.
 #[test]
 fn stripped_files_say_so() {
     let Some(data) = build("stripped_files_say_so", SOURCE, &["-O1", "-s"]) else {

@@ -1,7 +1,7 @@
-//! What /proc, /sys, ELF files and the CPU say, read only.
+//! The host as /proc, /sys, ELF files and the CPU describe it, read only.
 //!
 //! Each reader takes the root path that it reads under, so that tests feed it a folder of fixtures
-//! and the program feeds it `/`. What is read may be foreign, cut short or hostile (a mapping's name
+//! and the program feeds it `/`. The text may be foreign, cut short or hostile (a mapping's name
 //! is chosen by whoever made the file), so parsers here return errors or less, and never panic.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

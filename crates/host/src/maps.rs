@@ -16,7 +16,7 @@ use crate::under;
 
 const DELETED: &[u8] = b" (deleted)";
 
-/// What may be done with the pages of a mapping.
+/// The permissions of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Perms {
     /// Pages may be read.
@@ -36,7 +36,7 @@ pub struct Mapping {
     pub start: u64,
     /// First address behind it.
     pub end: u64,
-    /// What may be done with its pages.
+    /// Its permissions.
     pub perms: Perms,
     /// Where in the file it starts.
     pub offset: u64,
@@ -186,7 +186,7 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// The first word of a line, and what follows it.
+/// Splits a line into its first word and the rest.
 fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii_start();
     let end = line.iter().position(|b| *b == b' ').unwrap_or(line.len());
@@ -255,7 +255,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(maps[5].path.as_deref(), Some(Path::new("/lib/a\nb.so")));
     }
 
-    /// Check that what a JIT makes is told from files and from the kernel's own areas.
+    /// Check that code of a JIT is told from files and from the kernel's own areas.
     #[test]
     fn tells_code_made_at_run_time() {
         let text = b"\
@@ -315,7 +315,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     proptest! {
-        /// Check that no bytes make the parser panic, and that what it returns is sorted and sane.
+        /// Check that no bytes make the parser panic, and that its result is sorted and sane.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let maps = parse(&bytes);

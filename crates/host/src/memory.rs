@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes: what the machine has without swapping (proc(5), MemAvailable), or what is left of the process's control groups'
+/// Bytes that the machine has without swapping (proc(5), MemAvailable), or that are left of the process's control groups'
 /// limits where that is less. Nothing where the kernel does not say.
 #[must_use]
 pub fn available() -> Option<u64> {
@@ -68,7 +68,7 @@ fn idle_cache(folder: &Path) -> u64 {
 mod tests {
     use super::*;
 
-    /// Check that the least of all limits on the way up counts, in both versions, less what is in use and not idle.
+    /// Check that the least of all limits on the way up counts, in both versions, less the memory that is in use and not idle.
     #[test]
     fn groups_bound_memory() {
         let root = std::env::temp_dir().join(format!("quell-host-memory-{}", std::process::id()));

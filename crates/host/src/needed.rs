@@ -1,6 +1,6 @@
 //! Which files a command will run code from, before it is started.
 //!
-//! What ld.so(8) would do, by reading files only: the program, its loader, the libraries that they
+//! The work of ld.so(8), by reading files only: the program, its loader, the libraries that they
 //! need with RPATH, RUNPATH, `$ORIGIN`, `LD_LIBRARY_PATH` and `LD_PRELOAD`, the folders of
 //! `/etc/ld.so.conf`, and the default folders; for scripts, the interpreter of the `#!` line, or the shell.
 //! Libraries that a program opens as it runs (dlopen, extensions of an interpreter) can't be known.
@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::elf::ElfFile;
 use crate::under;
 
-/// What a command will load, as far as files tell.
+/// The files that a command will load, as far as files tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Command {
     /// The scripts on the way, if any: the file named by the command, then its interpreter, and so on.
@@ -34,7 +34,7 @@ impl Command {
     #[must_use]
     pub fn is_static(&self) -> bool {
         let name = self.program.file_name().unwrap_or_default().as_bytes();
-        // the loader itself may be the command, and loads what it is told to
+        // the loader itself may be the command, and loads the program in its arguments
         let loader = [&b"ld-linux"[..], b"ld-musl", b"ld.so"];
         self.modules.len() <= 1 && !loader.iter().any(|start| name.starts_with(start))
     }
@@ -44,7 +44,7 @@ impl Command {
 pub trait Env: Fn(&str) -> Option<OsString> {}
 impl<F: Fn(&str) -> Option<OsString>> Env for F {}
 
-/// Finds what `argv` will load when it is started with the environment `env`.
+/// Finds the files that `argv` will load when it is started with the environment `env`.
 pub fn command(root: &Path, argv: &[OsString], env: &impl Env) -> Result<Command> {
     let (scripts, program) = program(root, argv, env)?;
     let (modules, missing) = libraries(root, &program, env)?;
@@ -139,7 +139,7 @@ fn shebang(file: &Path) -> Result<Option<Vec<OsString>>> {
         .and_then(|f| f.take(256).read_to_end(&mut head))
         .with_context(|| format!("reading the start of {}", file.display()))?;
     let Some(line) = head.strip_prefix(b"#!") else {
-        // execvp(3) has the shell run what the kernel can't, a script without this line; so does quell. With a NUL in
+        // execvp(3) has the shell run a file that the kernel can't, such as a script without this line; so does quell. With a NUL in
         // its first line it is none to a shell (bash's and POSIX's rule), but perhaps to binfmt_misc.
         let first = head.split(|b| *b == b'\n').next().unwrap_or_default();
         let shell = || vec![OsString::from("/bin/sh")];

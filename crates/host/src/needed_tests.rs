@@ -1,4 +1,4 @@
-//! Tests of finding what a command loads: on this machine's programs, and on made folders.
+//! Tests of finding the files that a command loads: on this machine's programs, and on made folders.
 
 use super::*;
 

@@ -57,7 +57,7 @@ fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     (size > 0 && !name.is_empty()).then_some((start, start.saturating_add(size), name))
 }
 
-/// The number at the start of a line, and what follows it.
+/// Splits a line into the number at its start and the rest.
 fn number(line: &[u8]) -> Option<(u64, &[u8])> {
     let end = line.iter().position(|b| *b == b' ')?;
     let digits = &line[..end];

@@ -1,4 +1,4 @@
-//! `/proc/PID`: whether a process lives, what it is called, how it was started, and its children.
+//! `/proc/PID`: whether a process lives, its name, how it was started, and its children.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ pub struct Proc {
     root: PathBuf,
 }
 
-/// What `/proc/PID/stat` says that we use.
+/// The fields of `/proc/PID/stat` that quell uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     /// The name, at most 15 bytes, cleaned.
@@ -70,7 +70,7 @@ impl Proc {
         under(&self.root, Path::new(&format!("/proc/{pid}/{name}")))
     }
 
-    /// The process or, where its first thread has ended while others run, one of those: what hangs on the memory,
+    /// The process or, where its first thread has ended while others run, one of those: whatever hangs on the memory,
     /// the root or the files of a process is not shown of a thread that has let go of them (kernel/exit.c,
     /// do_exit). Every thread has a folder of a process, which no listing shows (fs/proc/base.c,
     /// proc_pid_lookup).
@@ -123,13 +123,13 @@ impl Proc {
         std::fs::read_link(&link).with_context(|| format!("reading the link {}", link.display()))
     }
 
-    /// What its `stat` file says.
+    /// Reads its `stat` file.
     pub fn stat(&self, pid: u32) -> Result<Stat> {
         let text = self.read(pid, "stat")?;
         parse_stat(&text).with_context(|| format!("parsing the stat file of process {pid}"))
     }
 
-    /// What the `stat` files of its threads say, each with the thread's id: counters of that thread
+    /// Reads the `stat` files of its threads, each with the thread's id: counters of that thread
     /// alone. Threads that end meanwhile are left out.
     pub fn threads(&self, pid: u32) -> Result<Vec<(u32, Stat)>> {
         let dir = self.file(pid, "task");

@@ -1,11 +1,11 @@
 //! `/proc/PID/status`: who a process is, for others and for itself (proc_pid_status(5)).
 
-/// What we use of it.
+/// The fields of `/proc/PID/status` that quell uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// The process that the thread belongs to, as this /proc numbers them.
     pub tgid: u32,
-    /// Its number in the innermost PID namespace: what `getpid` tells the process itself.
+    /// Its number in the innermost PID namespace: the number that `getpid` tells the process itself.
     pub own_pid: u32,
     /// Its real user.
     pub uid: u32,
@@ -13,7 +13,7 @@ pub struct Status {
     pub euid: u32,
 }
 
-/// What the text of a `status` file says; `None` where something is missing.
+/// Parses the text of a `status` file; `None` where something is missing.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<Status> {
     // the name is escaped (proc_task_name), so that it can't begin a line of its own

@@ -1,4 +1,4 @@
-//! `/proc/vmstat`: what the kernel counts of its memory management.
+//! `/proc/vmstat`: the kernel's counts of its memory management.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub fn read(root: &Path) -> Result<HashMap<String, u64>> {
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
-/// `NAME NUMBER` a line; what is none is left out.
+/// A line is `NAME NUMBER`; one that is not is left out.
 fn parse(text: &str) -> HashMap<String, u64> {
     let pair = |line: &str| {
         let (name, number) = line.split_once(' ')?;
