@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::{Cause, Histogram, LostCounts, Mechanism, ShootdownCounts, Tally, WatchInterval};
+use quell_event::{
+    Cause, Histogram, Mechanism, ProbeLosses, ShootdownCounts, Tally, WatchInterval,
+};
 
 use crate::named_cgroups::{MemoryTime, NamedCgroups};
 use crate::victim_hits::VictimHits;
@@ -33,7 +35,7 @@ pub struct HostTotals {
     /// About how many came while the probe was attached anew, and were not counted.
     pub renewed: u64,
     /// Number of records that the probe lost, by kind.
-    pub lost: LostCounts,
+    pub lost: ProbeLosses,
     /// By cgroup, of which the busiest have names.
     pub cgroups: NamedCgroups,
     /// Time in memory management by mechanism; `None` where it is not sampled.

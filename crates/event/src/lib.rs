@@ -22,7 +22,7 @@ pub use interruption::{Backtraces, Interruption, InterruptionKind, ShootdownPath
 pub use ipi::{CallKind, CallTally, CallVictim, FunctionCalls};
 pub use mechanism::{Mechanism, UnknownMechanism};
 pub use shootdown::{Comm, NO_STACK, Shootdown, ShootdownVictim};
-pub use tally::{CROWDED_NAME, CulpritTally, LostCounts, ShootdownCounts, Tally, VictimTally};
+pub use tally::{CROWDED_NAME, CulpritTally, ProbeLosses, ShootdownCounts, Tally, VictimTally};
 pub use tally_summary::TallySummary;
 pub use text::Text;
 pub use watch_interval::{CgroupCost, CodeCost, WatchInterval};

@@ -102,7 +102,7 @@ impl VictimTally {
 
 /// Records and counts that the probe could not see or keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LostCounts {
+pub struct ProbeLosses {
     /// Records that found the ring full: missing in the trace, not in the counts.
     pub records: u64,
     /// Stacks that could not be kept.
@@ -118,7 +118,7 @@ pub struct LostCounts {
     pub wrong_stacks: u64,
 }
 
-impl LostCounts {
+impl ProbeLosses {
     /// Everything that makes a figure incomplete.
     #[must_use]
     pub fn missing_total(&self) -> u64 {
@@ -152,7 +152,7 @@ pub struct Tally {
     #[serde(default)]
     pub untimed: u64,
     /// Records and counts that are missing.
-    pub lost: LostCounts,
+    pub lost: ProbeLosses,
     /// By how much `TLB:` of /proc/interrupts grew meanwhile, whoever the culprit was.
     #[serde(default)]
     pub kernel_interrupts: Option<u64>,
@@ -235,7 +235,7 @@ impl Tally {
             empty_sends: self.empty_sends.saturating_sub(earlier.empty_sends),
             unseen: self.unseen.saturating_sub(earlier.unseen),
             untimed: self.untimed.saturating_sub(earlier.untimed),
-            lost: LostCounts {
+            lost: ProbeLosses {
                 records: self.lost.records.saturating_sub(earlier.lost.records),
                 stacks: self.lost.stacks.saturating_sub(earlier.lost.stacks),
                 details: self.lost.details.saturating_sub(earlier.lost.details),

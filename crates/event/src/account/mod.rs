@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Mechanism, Text};
 pub use summary::AccountSummary;
-pub use summary_rows::{AdviceShare, HolderShare, MechanismRow, PartShare, RemedyCeiling, WhoRow};
+pub use summary_rows::{AccountCeiling, AdviceShare, HolderShare, MechanismRow, PartShare, WhoRow};
 pub use tlb::{CounterReading, TlbCounts, TlbMisses};
 
 /// A part of the work of a mechanism.

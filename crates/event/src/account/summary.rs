@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use super::summary_rows::{
-    AdviceShare, HolderShare, MechanismRow, PartShare, RemedyCeiling, WhoRow,
+    AccountCeiling, AdviceShare, HolderShare, MechanismRow, PartShare, WhoRow,
 };
 use super::{AccountRow, HolderRole, MechanismPart, TlbMisses, forks};
 use crate::{Mechanism, Tally, Text};
@@ -37,7 +37,7 @@ pub struct AccountSummary {
     /// By mechanism, the dearest first.
     pub mechanisms: Vec<MechanismRow>,
     /// The most that could be won.
-    pub ceiling: RemedyCeiling,
+    pub ceiling: AccountCeiling,
     /// Whether the kernel says who holds a lock that is waited for: from Linux 5.19 on.
     pub sees_holders: bool,
     /// Samples and waits with a stack of the program, as far as it was looked up.
@@ -167,7 +167,7 @@ impl AccountSummary {
             of => (ns as f64 / of as f64).min(1.0),
         };
         let cpu = touched(|m| m.cpu_ns);
-        let ceiling = RemedyCeiling {
+        let ceiling = AccountCeiling {
             cpu: share(cpu, scale.cpu_ns),
             wall: share(cpu + touched(|m| m.blocked_ns), tally.duration_ns),
         };

@@ -7,7 +7,7 @@ use crate::{Mechanism, Text};
 
 /// The most that any remedy could win: the time of the mechanisms that one can touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct RemedyCeiling {
+pub struct AccountCeiling {
     /// As a share of CPU time, 0 to 1.
     pub cpu: f64,
     /// As a share of the time that passed, 0 to 1: as if nothing of it happened beside something else.

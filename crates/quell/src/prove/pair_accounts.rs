@@ -138,7 +138,7 @@ impl PairAccounts {
 #[cfg(test)]
 mod tests {
     use quell_event::Mechanism;
-    use quell_event::account::{RemedyCeiling, TlbMisses};
+    use quell_event::account::{AccountCeiling, TlbMisses};
 
     use super::*;
     use crate::compare::fixture::account;
@@ -152,7 +152,7 @@ mod tests {
                 (Mechanism::Brk, 4, 0),
             ],
         );
-        before.ceiling = RemedyCeiling {
+        before.ceiling = AccountCeiling {
             cpu: 0.155,
             wall: 0.4,
         };
@@ -160,7 +160,7 @@ mod tests {
             1_500,
             &[(Mechanism::Unmap, 30, 0), (Mechanism::FaultAnon, 90, 0)],
         );
-        after.ceiling = RemedyCeiling {
+        after.ceiling = AccountCeiling {
             cpu: 0.08,
             wall: 0.05,
         };

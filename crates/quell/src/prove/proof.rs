@@ -334,7 +334,7 @@ pub(crate) mod tests {
         );
         let account = AccountSummary {
             samples: 100,
-            ceiling: quell_event::account::RemedyCeiling {
+            ceiling: quell_event::account::AccountCeiling {
                 cpu: 0.071,
                 wall: 0.08,
             },

@@ -302,7 +302,7 @@ fn write_footer(out: &mut String, a: &AccountSummary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::account::RemedyCeiling;
+    use quell_event::account::AccountCeiling;
 
     fn account() -> AccountSummary {
         AccountSummary {
@@ -341,7 +341,7 @@ mod tests {
                     role: HolderRole::Alone,
                 }],
             }],
-            ceiling: RemedyCeiling {
+            ceiling: AccountCeiling {
                 cpu: 0.3,
                 wall: 0.35,
             },
@@ -367,7 +367,7 @@ mod tests {
         }
         assert!(!headline(&a).contains("nothing to win"));
         assert!(!out.contains("TLB misses"), "{out}");
-        a.ceiling = RemedyCeiling {
+        a.ceiling = AccountCeiling {
             cpu: 0.002,
             wall: 0.001,
         };
