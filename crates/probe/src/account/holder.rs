@@ -2,7 +2,10 @@
 
 use quell_event::Comm;
 
+use syscalls::Sysno;
+
 use super::layout::{HolderRecord, NR_FAULT, NR_KTHREAD};
+use super::system_call::system_call;
 
 /// The text up to the first zero byte.
 fn text_up_to_zero(bytes: &[u8]) -> String {
@@ -78,36 +81,33 @@ fn file_suffix(h: &HolderRecord) -> String {
 pub(super) fn holder_action(h: &HolderRecord) -> String {
     let range = |name| format!("{name} of {}", page_count_text(h.args[1]));
     match h.nr {
-        NR_FAULT => "page fault".to_owned(),
-        NR_KTHREAD => format!("kernel thread {}", Comm(h.comm).as_text()),
-        0 | 17 | 19 => format!("read{}", file_suffix(h)),
-        1 | 18 | 20 => format!("write{}", file_suffix(h)),
-        9 => range("mmap"),
-        10 | 329 => range("mprotect"),
-        11 => range("munmap"),
-        12 => "brk".to_owned(),
-        25 => range("mremap"),
-        26 => range("msync"),
-        27 => range("mincore"),
-        28 => format!(
+        NR_FAULT => return "page fault".to_owned(),
+        NR_KTHREAD => return format!("kernel thread {}", Comm(h.comm).as_text()),
+        _ => {}
+    }
+    let Some(call) = system_call(h.nr) else {
+        return format!("system call {}", h.nr);
+    };
+    match call {
+        Sysno::read | Sysno::pread64 | Sysno::readv => format!("read{}", file_suffix(h)),
+        Sysno::write | Sysno::pwrite64 | Sysno::writev => format!("write{}", file_suffix(h)),
+        Sysno::mmap
+        | Sysno::munmap
+        | Sysno::mremap
+        | Sysno::msync
+        | Sysno::mincore
+        | Sysno::munlock => range(call.name()),
+        Sysno::mprotect | Sysno::pkey_mprotect => range("mprotect"),
+        Sysno::mlock | Sysno::mlock2 => range("mlock"),
+        Sysno::madvise => format!(
             "madvise({}) of {}",
             advice_name(h.args[2]),
             page_count_text(h.args[1])
         ),
-        56 | 57 | 58 | 435 => "fork".to_owned(),
-        59 | 322 => "exec".to_owned(),
-        60 | 231 => "exit".to_owned(),
-        149 | 325 => range("mlock"),
-        150 => range("munlock"),
-        151 => "mlockall".to_owned(),
-        216 => "remap_file_pages".to_owned(),
-        237 => "mbind".to_owned(),
-        279 => "move_pages".to_owned(),
-        310 => "process_vm_readv".to_owned(),
-        311 => "process_vm_writev".to_owned(),
-        440 => "process_madvise".to_owned(),
-        202 => "futex".to_owned(),
-        nr => format!("system call {nr}"),
+        Sysno::clone | Sysno::fork | Sysno::vfork | Sysno::clone3 => "fork".to_owned(),
+        Sysno::execve | Sysno::execveat => "exec".to_owned(),
+        Sysno::exit | Sysno::exit_group => "exit".to_owned(),
+        _ => call.name().to_owned(),
     }
 }
 
@@ -143,5 +143,7 @@ mod tests {
         write.file = bytes("data");
         assert_eq!(holder_action(&write), "write var/data");
         assert_eq!(holder_action(&call(0, [0; 3])), "read");
+        assert_eq!(holder_action(&call(257, [0; 3])), "openat");
+        assert_eq!(holder_action(&call(99_999, [0; 3])), "system call 99999");
     }
 }

@@ -5,8 +5,10 @@
 //! call, and zeroing within all of them.
 
 use quell_event::{Mechanism, MechanismPart};
+use syscalls::Sysno;
 
 use super::layout::{NR_FAULT, NR_KTHREAD, WAIT_LOCK, WAIT_MMAP};
+use super::system_call::system_call;
 use crate::stack_causes::without_suffix;
 
 /// Any of these functions on the stack stands for the mechanism. A `*` in a name stands for any text.
@@ -508,16 +510,18 @@ const CALL_RULES: &[MechanismRule] = &[
 
 /// The mechanism of a system call that does nothing but manage memory, by its number.
 fn mechanism_of_call(nr: i32) -> Option<Mechanism> {
-    Some(match nr {
-        9 | 30 => Mechanism::Map,
-        10 | 329 => Mechanism::Protect,
-        11 | 67 => Mechanism::Unmap,
-        12 => Mechanism::Brk,
-        25 => Mechanism::Remap,
-        26 => Mechanism::Writeback,
-        27 => Mechanism::Inspect,
-        28 | 440 => Mechanism::Advise,
-        149..=152 | 325 => Mechanism::Populate,
+    Some(match system_call(nr)? {
+        Sysno::mmap | Sysno::shmat => Mechanism::Map,
+        Sysno::mprotect | Sysno::pkey_mprotect => Mechanism::Protect,
+        Sysno::munmap | Sysno::shmdt => Mechanism::Unmap,
+        Sysno::brk => Mechanism::Brk,
+        Sysno::mremap => Mechanism::Remap,
+        Sysno::msync => Mechanism::Writeback,
+        Sysno::mincore => Mechanism::Inspect,
+        Sysno::madvise | Sysno::process_madvise => Mechanism::Advise,
+        Sysno::mlock | Sysno::munlock | Sysno::mlockall | Sysno::munlockall | Sysno::mlock2 => {
+            Mechanism::Populate
+        }
         _ => return None,
     })
 }

@@ -6,6 +6,7 @@ mod holder;
 mod layout;
 mod mechanisms;
 mod singles;
+mod system_call;
 mod thread_clocks;
 mod totals;
 mod watch;
