@@ -12,7 +12,6 @@ from rust_modules import circles, read_crate, uses
 # apart lowers the number here, and nobody raises one.
 FILES_IN_CIRCLES = {
     "lab": 14,
-    "shim": 7,
 }
 
 

@@ -13,45 +13,20 @@
 //! So that this does not go on, no more is kept from then on than need not be offered.
 
 use crate::kernel::Kernel;
+use crate::leavers::{BATCH_REGIONS, Batch, BatchDeed};
 use crate::linux::MADV_FREE;
 use crate::nodes::NodeId;
 use crate::proof::Ownership;
 use crate::shim::{Locked, Shim};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::Ordering;
 use crate::table::Table;
-use crate::trim::{BATCH_REGIONS, Batch, BatchDeed, MAX_BATCHES};
+use crate::trim::MAX_BATCHES;
 use crate::{Part, Range};
 
 /// So many bytes need not be offered, where the settings do not say.
 const DEFAULT_FIRM_BYTES: usize = 8 << 20;
 /// And no more than this part of the memory that may be kept by how much is free ([`Shim::free_share`]).
 const FIRM_PART_OF_SHARE: usize = 4;
-
-/// How the kernel took the offers.
-#[derive(Default)]
-pub(crate) struct Offers {
-    /// It has taken some, or refuses: from now on no more is kept than need not be offered.
-    over: AtomicBool,
-    /// The kernel does not take many at once.
-    alone: AtomicBool,
-    /// Something is to be offered by who is done with the batch next.
-    wait: AtomicBool,
-}
-
-impl Offers {
-    pub(crate) fn are_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
-
-    /// The kernel has refused many at once.
-    pub(crate) fn go_alone(&self) {
-        self.alone.store(true, Ordering::Relaxed);
-    }
-
-    fn end_for_good(&self) {
-        self.over.store(true, Ordering::Relaxed);
-    }
-}
 
 impl<K: Kernel> Shim<K> {
     /// How many bytes of the kept memory need not be offered.

@@ -5,8 +5,8 @@
 
 #[cfg(not(loom))]
 use crate::deferred::{DeferredRanges, NO_DEFERRED_RANGES};
+use crate::leavers::Batch;
 use crate::retained::BLOCK_PLACES;
-use crate::trim::Batch;
 
 /// Empty, it is all zeros.
 pub struct Scratch {

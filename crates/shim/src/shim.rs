@@ -12,10 +12,11 @@ use crate::counters::Counters;
 use crate::deferred::Deferred;
 use crate::in_flight::MAX_UNMAPPING_THREADS;
 use crate::kernel::{Errno, Kernel, Pressure};
+use crate::leavers::Leavers;
 use crate::lock::{Lock, Taken};
 use crate::lock_crowd::LockCrowd;
 use crate::nodes::Node;
-use crate::offer::Offers;
+use crate::offer_state::Offers;
 use crate::once::Once;
 use crate::other_threads::OtherThreads;
 use crate::range_claims::RangeClaims;
@@ -23,7 +24,6 @@ use crate::scratch::Scratch;
 use crate::settings::{Settings, ZeroLimit};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Guarded, Ordering};
 use crate::table::Table;
-use crate::trim::Leavers;
 use crate::{PAGE, Range};
 
 /// How often memory pressure is looked at, at most, and after how many calls.
