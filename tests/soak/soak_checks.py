@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 # What goes in the end is waited for so long, on whatever machine.
-PATIENCE = 120.0
+PATIENCE = 600.0
 MS, SECOND = 10**6, 10**9
 # The CPU of a victim that was not seen, in a trace.
 UNSEEN = "65535"
