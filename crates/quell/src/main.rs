@@ -5,12 +5,12 @@ mod say;
 
 mod accountant;
 mod agent;
-mod audit;
 mod cli;
 mod clock;
 mod cmd;
 mod coarse;
 mod compare;
+mod doctor;
 mod evidence;
 mod fleet;
 mod hit;

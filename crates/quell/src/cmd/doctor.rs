@@ -1,4 +1,4 @@
-//! `quell doctor`: what in this system or process will stall a program, why, and the fix.
+//! `quell doctor`: which settings of this system or process will stall a program, why, and the fix.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,18 +10,18 @@ use quell_doctor::{
 };
 use serde::Serialize;
 
-use crate::audit::{change, evidence, text};
 use crate::cli::DoctorArgs;
+use crate::doctor::{change, evidence, text};
 use crate::show::{self, emit as print};
 use crate::target;
 use crate::usage::usage;
 
-/// What `--fail-on` is without.
-const FAILS: Severity = Severity::Medium;
+/// The severity of `--fail-on` where it is not given.
+const DEFAULT_FAIL_SEVERITY: Severity = Severity::Medium;
 
-/// The contract's object.
+/// The object that the contract describes.
 #[derive(Serialize)]
-struct Document<'a> {
+struct DoctorDocument<'a> {
     schema: &'static str,
     profile: &'static str,
     pid: Option<u32>,
@@ -30,20 +30,20 @@ struct Document<'a> {
 
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.undo {
-        change::undo(file)?;
+        change::undo_changes_of(file)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let asked = check(args)?;
+    let asked = asked_rules(args)?;
     let evidence = match (&args.trace, args.duration) {
         (Some(trace), _) => {
-            let (evidence, notes) = evidence::of_trace(trace, args.pid)?;
+            let (evidence, notes) = evidence::trace_evidence(trace, args.pid)?;
             for note in notes {
                 say!("quell: {note}");
             }
             evidence
         }
         (None, Some(duration)) => {
-            let (evidence, refused) = evidence::live(args.pid, duration)?;
+            let (evidence, refused) = evidence::live_evidence(args.pid, duration)?;
             if let Some(why) = refused {
                 say!("quell: {why}");
             }
@@ -61,8 +61,8 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let wanted = |rule: &AuditRule| asked.is_empty() || asked.contains(&rule.id);
     let findings = audit_system(&look, wanted);
     if args.apply {
-        let least = to_mend(args.fail_on, &asked);
-        change::make(&findings, least, args.yes, &args.undo_file)?;
+        let least = least_severity_to_mend(args.fail_on, &asked);
+        change::apply_with_consent(&findings, least, args.yes, &args.undo_file)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = show::output(args.output.as_deref())?;
@@ -70,14 +70,14 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         let tuned = look.file("/etc/tuned/active_profile");
         let wanted = EmitOptions {
             form,
-            least_severity: to_mend(args.fail_on, &asked),
+            least_severity: least_severity_to_mend(args.fail_on, &asked),
             tuned_profile: tuned.text().map(str::to_owned),
         };
         print(&mut *out, &emit::emit_fixes(&findings, &wanted))?;
         return Ok(ExitCode::SUCCESS);
     }
     let said = if args.json {
-        let document = Document {
+        let document = DoctorDocument {
             schema: "quell/doctor/1",
             profile: args.profile.name(),
             pid: args.pid,
@@ -91,16 +91,16 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         let log = sarif::sarif_log(&findings, &run, env!("CARGO_PKG_VERSION"));
         serde_json::to_string(&log)? + "\n"
     } else {
-        text::text(&findings, args.profile, args.all)
+        text::findings_text(&findings, args.profile, args.all)
     };
     print(&mut *out, &said)?;
-    let least = args.fail_on.unwrap_or(FAILS);
-    Ok(ExitCode::from(status(&findings, least)))
+    let least = args.fail_on.unwrap_or(DEFAULT_FAIL_SEVERITY);
+    Ok(ExitCode::from(exit_status(&findings, least)))
 }
 
-/// The rules that are asked for; none where it is all. Bad usage: a process or a rule that isn't there, or a rule about
-/// a process without one.
-fn check(args: &DoctorArgs) -> anyhow::Result<Vec<&'static str>> {
+/// The rules that are asked for; empty where all are. It is bad usage to name a process or a rule that does not exist, or a rule
+/// about a process without one.
+fn asked_rules(args: &DoctorArgs) -> anyhow::Result<Vec<&'static str>> {
     if let Some(pid) = args.pid {
         target::process("-p", pid)?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -110,10 +110,10 @@ fn check(args: &DoctorArgs) -> anyhow::Result<Vec<&'static str>> {
             )));
         }
     }
-    named(&args.rule, args.pid.is_some())
+    named_rules(&args.rule, args.pid.is_some())
 }
 
-fn named(names: &[String], with_pid: bool) -> anyhow::Result<Vec<&'static str>> {
+fn named_rules(names: &[String], with_pid: bool) -> anyhow::Result<Vec<&'static str>> {
     let known = all_rules();
     let mut asked = Vec::new();
     for name in names {
@@ -134,17 +134,17 @@ fn named(names: &[String], with_pid: bool) -> anyhow::Result<Vec<&'static str>> 
     Ok(asked)
 }
 
-/// From which severity on a hazard is mended: whoever names a rule wants it mended.
-fn to_mend(fail_on: Option<Severity>, asked: &[&str]) -> Severity {
+/// Hazards from this severity on are mended. Whoever names a rule wants it mended, whatever its severity.
+fn least_severity_to_mend(fail_on: Option<Severity>, asked: &[&str]) -> Severity {
     let least = if asked.is_empty() {
-        FAILS
+        DEFAULT_FAIL_SEVERITY
     } else {
         Severity::Info
     };
     fail_on.unwrap_or(least)
 }
 
-/// By PF_KTHREAD, of field 9 of proc_pid_stat(5), counted from the end of the name, which may hold anything.
+/// PF_KTHREAD is in field 9 of proc_pid_stat(5), which is counted from the end of the name, since a name may hold anything.
 fn is_kernel_thread(stat: &str) -> bool {
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let flags = rest.split_ascii_whitespace().nth(9 - 3);
@@ -153,13 +153,13 @@ fn is_kernel_thread(stat: &str) -> bool {
         .is_some_and(|f| f & 0x0020_0000 != 0)
 }
 
-/// Worth knowing, and nothing there to change.
+/// Is this finding worth knowing, though nothing is there to change?
 fn is_remark(f: &Finding) -> bool {
     f.severity == Severity::Info && f.fixes.iter().all(|fix| matches!(fix, Fix::Advice(_)))
 }
 
-/// 0 clean, 1 a hazard from this severity on, 3 none but what could not be told might be one.
-fn status(findings: &[Finding], least: Severity) -> u8 {
+/// The exit status: 0 without a hazard, 1 with one from this severity on, 3 with none where an unknown rule might hide one.
+fn exit_status(findings: &[Finding], least: Severity) -> u8 {
     let hazard = findings
         .iter()
         .any(|f| f.status == FindingStatus::Hazard && f.severity >= least && !is_remark(f));
@@ -185,20 +185,23 @@ mod tests {
     #[test]
     fn rules_are_named() {
         let two = names(&["sys-thp", " PROC-MLOCK"]);
-        assert_eq!(named(&two, true).unwrap(), ["SYS-THP", "PROC-MLOCK"]);
-        let err = named(&two, false).unwrap_err();
+        assert_eq!(named_rules(&two, true).unwrap(), ["SYS-THP", "PROC-MLOCK"]);
+        let err = named_rules(&two, false).unwrap_err();
         assert_eq!(err.to_string(), "PROC-MLOCK needs -p PID");
-        assert!(named(&names(&["CG-MEM"]), false).is_err());
-        let err = named(&names(&[" x"]), true).unwrap_err();
+        assert!(named_rules(&names(&["CG-MEM"]), false).is_err());
+        let err = named_rules(&names(&[" x"]), true).unwrap_err();
         assert!(err.to_string().starts_with("no rule 'x'"), "{err}");
     }
 
     /// Check that a rule that is named is mended whatever its severity, unless a severity is named too.
     #[test]
     fn severities_to_mend() {
-        assert_eq!(to_mend(None, &[]), Severity::Medium);
-        assert_eq!(to_mend(None, &["SYS-THP"]), Severity::Info);
-        assert_eq!(to_mend(Some(Severity::High), &["SYS-THP"]), Severity::High);
+        assert_eq!(least_severity_to_mend(None, &[]), Severity::Medium);
+        assert_eq!(least_severity_to_mend(None, &["SYS-THP"]), Severity::Info);
+        assert_eq!(
+            least_severity_to_mend(Some(Severity::High), &["SYS-THP"]),
+            Severity::High
+        );
     }
 
     /// Check that a thread of the kernel is known by its flags, whatever its name.
@@ -227,8 +230,11 @@ mod tests {
             notes: Vec::new(),
         };
         let set = Fix::Cmdline("x=0".to_owned());
-        assert_eq!(status(&[one(Severity::Info, &[])], Severity::Info), 0);
-        assert_eq!(status(&[one(Severity::Info, &[set])], Severity::Info), 1);
-        assert_eq!(status(&[one(Severity::Low, &[])], Severity::Info), 1);
+        assert_eq!(exit_status(&[one(Severity::Info, &[])], Severity::Info), 0);
+        assert_eq!(
+            exit_status(&[one(Severity::Info, &[set])], Severity::Info),
+            1
+        );
+        assert_eq!(exit_status(&[one(Severity::Low, &[])], Severity::Info), 1);
     }
 }

@@ -2,9 +2,9 @@
 
 use quell_doctor::{FileReading, Finding, FindingStatus, Fix, Harm, Severity, WorkloadProfile};
 
-use super::text::text;
+use super::text::findings_text;
 
-pub(super) fn finding(rule: &'static str, status: FindingStatus) -> Finding {
+pub(super) fn finding_fixture(rule: &'static str, status: FindingStatus) -> Finding {
     Finding {
         rule,
         title: "same-page merging runs",
@@ -27,8 +27,9 @@ pub(super) fn finding(rule: &'static str, status: FindingStatus) -> Finding {
     }
 }
 
-fn shown(findings: &[Finding], all: bool) -> String {
-    anstream::adapter::strip_str(&text(findings, WorkloadProfile::LowLatency, all)).to_string()
+fn plain_findings_text(findings: &[Finding], all: bool) -> String {
+    anstream::adapter::strip_str(&findings_text(findings, WorkloadProfile::LowLatency, all))
+        .to_string()
 }
 
 /// Check that a hazard is told whole, with its harm, and what could not be told in a line.
@@ -39,19 +40,19 @@ fn hazards_are_told_whole() {
             description: "12 shootdowns by ksm in 5.00 s".to_owned(),
             count: 12,
         }),
-        ..finding("SYS-KSM", FindingStatus::Hazard)
+        ..finding_fixture("SYS-KSM", FindingStatus::Hazard)
     };
     let unknown = Finding {
         said: "the setting can't be read\u{1b}[2J".to_owned(),
         notes: Vec::new(),
-        ..finding("SYS-X", FindingStatus::Unknown)
+        ..finding_fixture("SYS-X", FindingStatus::Unknown)
     };
     let fine = Finding {
         said: "ksmd does not merge".to_owned(),
         notes: Vec::new(),
-        ..finding("SYS-FINE", FindingStatus::Ok)
+        ..finding_fixture("SYS-FINE", FindingStatus::Ok)
     };
-    insta::assert_snapshot!(shown(&[harmful, unknown.clone(), fine.clone()], true), @r#"
+    insta::assert_snapshot!(plain_findings_text(&[harmful, unknown.clone(), fine.clone()], true), @r#"
     1 hazard, 1 of them did harm; 1 unknown, 1 fine (for low-latency)
 
     high      SYS-KSM  same-page merging runs
@@ -74,7 +75,7 @@ fn hazards_are_told_whole() {
     Fine
       SYS-FINE          same-page merging runs: ksmd does not merge
     "#);
-    let brief = shown(&[unknown, fine], false);
+    let brief = plain_findings_text(&[unknown, fine], false);
     assert!(brief.starts_with("0 hazards; 1 unknown, 1 fine"), "{brief}");
     assert!(!brief.contains("SYS-FINE"), "{brief}");
 }
@@ -85,9 +86,9 @@ fn notes_of_what_is_fine() {
     let fine = Finding {
         said: "set to never".to_owned(),
         notes: vec!["mongod 8 wants 'always'".to_owned()],
-        ..finding("SYS-THP", FindingStatus::Ok)
+        ..finding_fixture("SYS-THP", FindingStatus::Ok)
     };
-    let said = shown(&[fine], false);
+    let said = plain_findings_text(&[fine], false);
     assert!(said.contains("SYS-THP"), "{said}");
     assert!(said.contains("mongod 8 wants 'always'"), "{said}");
 }

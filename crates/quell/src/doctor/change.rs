@@ -1,4 +1,4 @@
-//! Changes: shown, asked about, made, and taken back.
+//! Changes of settings, which are shown, confirmed, made, and undone.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _};
@@ -7,17 +7,17 @@ use std::path::Path;
 use quell_doctor::apply::{self, RestoreOutcome, SettingChange};
 use quell_doctor::{Finding, FindingStatus, Severity};
 
-use super::text::clean;
+use super::text::printable_text;
 use crate::show::style::BOLD;
 use crate::show::units::plural;
 use crate::usage::usage;
 
-/// Shows what would change, asks, and makes the changes. Nothing is changed where nobody says yes.
+/// Shows the changes, asks, and makes them. Nothing is changed without a yes.
 ///
 /// # Errors
 ///
-/// Bad usage, or a change that is refused: all is then as it was.
-pub(crate) fn make(
+/// If the usage is bad, or a change is refused: then all is as it was.
+pub(crate) fn apply_with_consent(
     findings: &[Finding],
     least: Severity,
     yes: bool,
@@ -37,14 +37,18 @@ pub(crate) fn make(
     let (wanted, below): (Vec<Finding>, Vec<Finding>) =
         hazards.cloned().partition(|f| f.severity >= least);
     let changes = apply::plan_changes(root, &wanted)?;
-    say_on!("{}{}", passed_over(&below, least), left(&wanted, &changes));
+    say_on!(
+        "{}{}",
+        passed_over(&below, least),
+        left_to_user(&wanted, &changes)
+    );
     if changes.is_empty() {
         say!("quell: nothing to change: no hazard here has a setting that can be taken back whole");
         return Ok(());
     }
     apply::check_undo_path(undo).map_err(|err| usage(format!("{err:#}")))?;
-    say_on!("{}", shown(&changes));
-    if !yes && !asked(changes.len())? {
+    say_on!("{}", changes_text(&changes));
+    if !yes && !ask_consent(changes.len())? {
         say!("quell: nothing was changed");
         return Ok(());
     }
@@ -54,7 +58,8 @@ pub(crate) fn make(
         "the settings have changed meanwhile: nothing was changed; run it again"
     );
     apply::save_undo(&changes, undo)?;
-    // said before, for who ends quell half-way; what it is good for is promised when there is something to take back
+    // the file is named before the changes, for a user who ends quell half-way; its use is promised when there is something to
+    // undo
     say!("quell: {} keeps what was", undo.display());
     apply::make_changes(root, &changes, undo)?;
     say!(
@@ -66,7 +71,7 @@ pub(crate) fn make(
     Ok(())
 }
 
-/// The hazards that are not of the severity that is asked for.
+/// Names the hazards that are below the severity that was asked for.
 fn passed_over(below: &[Finding], least: Severity) -> String {
     if below.is_empty() {
         return String::new();
@@ -78,8 +83,8 @@ fn passed_over(below: &[Finding], least: Severity) -> String {
     )
 }
 
-/// The hazards that no change mends, with what would.
-fn left(hazards: &[Finding], changes: &[SettingChange]) -> String {
+/// Names the hazards that no change mends, each with a command that would.
+fn left_to_user(hazards: &[Finding], changes: &[SettingChange]) -> String {
     let mut out = String::new();
     for hazard in hazards {
         if changes.iter().any(|c| c.rule == hazard.rule) {
@@ -93,15 +98,15 @@ fn left(hazards: &[Finding], changes: &[SettingChange]) -> String {
                 out,
                 "quell: left to you: {:<18}{}",
                 hazard.rule,
-                clean(line)
+                printable_text(line)
             );
         }
     }
     out
 }
 
-/// The changes, a line each.
-fn shown(changes: &[SettingChange]) -> String {
+/// Shows the changes, a line each.
+fn changes_text(changes: &[SettingChange]) -> String {
     let mut out = format!("{BOLD}{}{BOLD:#}\n", plural(changes.len() as u64, "change"));
     for c in changes {
         // writing to a String does not fail
@@ -109,15 +114,15 @@ fn shown(changes: &[SettingChange]) -> String {
             out,
             "  {:<18}{}: {} -> {}",
             c.rule,
-            clean(&c.path),
-            clean(&c.before),
-            clean(&c.after)
+            printable_text(&c.path),
+            printable_text(&c.before),
+            printable_text(&c.after)
         );
     }
     out
 }
 
-fn asked(n: usize) -> anyhow::Result<bool> {
+fn ask_consent(n: usize) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Err(usage(
             "--apply asks, and nobody is there to answer: add --yes",
@@ -129,20 +134,24 @@ fn asked(n: usize) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Takes the changes of an undo file back.
+/// Undoes the changes of an undo file.
 ///
 /// # Errors
 ///
-/// It is none, or not all could be restored.
-pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
+/// If the file is no undo file, or not all could be restored.
+pub(crate) fn undo_changes_of(file: &Path) -> anyhow::Result<()> {
     apply::check_undo_file(file).map_err(|err| usage(format!("{err:#}")))?;
     for restored in apply::undo_changes(Path::new("/"), file)? {
         match restored {
             RestoreOutcome::AsBefore(c) => {
-                say!("quell: {} is {} again", c.path, clean(&c.before));
+                say!("quell: {} is {} again", c.path, printable_text(&c.before));
             }
             RestoreOutcome::ChangedAgain(c, now) => {
-                let (before, after, now) = (clean(&c.before), clean(&c.after), clean(&now));
+                let (before, after, now) = (
+                    printable_text(&c.before),
+                    printable_text(&c.after),
+                    printable_text(&now),
+                );
                 say!(
                     "quell: {} is {before} again; somebody had made {now} of the {after} that quell wrote",
                     c.path
@@ -153,7 +162,7 @@ pub(crate) fn undo(file: &Path) -> anyhow::Result<()> {
                     "quell: {} is not there: {} keeps what it said ({}), for when it is back",
                     c.path,
                     file.display(),
-                    clean(&c.before)
+                    printable_text(&c.before)
                 );
             }
         }
@@ -168,8 +177,8 @@ mod tests {
     /// Check that a hazard without a change is left to the user with its command, and one with a change is not.
     #[test]
     fn what_is_left() {
-        let found = super::super::text_tests::finding("SYS-KSM", FindingStatus::Hazard);
-        let text = left(std::slice::from_ref(&found), &[]);
+        let found = super::super::text_tests::finding_fixture("SYS-KSM", FindingStatus::Hazard);
+        let text = left_to_user(std::slice::from_ref(&found), &[]);
         assert_eq!(
             text.lines().next(),
             Some("quell: left to you: SYS-KSM           echo 2 > /sys/kernel/mm/ksm/run")
@@ -180,13 +189,13 @@ mod tests {
             before: String::new(),
             after: String::new(),
         };
-        assert_eq!(left(&[found], &[change]), "");
+        assert_eq!(left_to_user(&[found], &[change]), "");
     }
 
     /// Check that hazards below the severity that is asked for are named.
     #[test]
     fn what_is_below() {
-        let found = super::super::text_tests::finding("SYS-KSM", FindingStatus::Hazard);
+        let found = super::super::text_tests::finding_fixture("SYS-KSM", FindingStatus::Hazard);
         assert_eq!(
             passed_over(&[found.clone(), found], Severity::High),
             "quell: below high, and left alone: SYS-KSM, SYS-KSM; --fail-on names the severity\n"
@@ -203,7 +212,7 @@ mod tests {
             before: "1".to_owned(),
             after: "120".to_owned(),
         };
-        let text = anstream::adapter::strip_str(&shown(&[change])).to_string();
+        let text = anstream::adapter::strip_str(&changes_text(&[change])).to_string();
         assert_eq!(
             text,
             "1 change\n  SYS-STAT          /proc/sys/vm/stat_interval: 1 -> 120\n"

@@ -1,4 +1,4 @@
-//! What was seen to happen: in a trace, or while quell watched.
+//! The evidence of harm, from a trace or from counters while quell watches.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::report::{self, Report};
 use crate::show::units::time;
 use crate::target::seconds;
 
-/// Shootdowns by cause, of a trace, and of a process in it; and what the user should know: that it is of another
-/// machine, or that the process is not in it.
+/// Shootdowns by cause, of a trace and of a process in it. The notes say where the trace is of another machine, or the process is
+/// not in it.
 ///
 /// # Errors
 ///
-/// If it can't be read.
-pub(crate) fn of_trace(
+/// If the trace can't be read.
+pub(crate) fn trace_evidence(
     dir: &Path,
     pid: Option<u32>,
 ) -> anyhow::Result<(HarmEvidence, Vec<String>)> {
@@ -31,14 +31,14 @@ pub(crate) fn of_trace(
     let (sum, code, garbled) = report::sum_up_trace(&trace)?;
     let report = Report::new(&trace, &sum, &code, garbled);
     let uname = rustix::system::uname();
-    let mut notes = elsewhere(
+    let mut notes = other_host_notes(
         trace.meta(),
         &host_name(),
         &uname.release().to_string_lossy(),
     );
     let mut evidence = HarmEvidence {
         where_seen: format!("in {}", dir.display()),
-        shootdowns_by_cause: Some(by_cause(&report.summary)),
+        shootdowns_by_cause: Some(shootdowns_by_cause(&report.summary)),
         ..HarmEvidence::default()
     };
     let Some(pid) = pid else {
@@ -49,7 +49,7 @@ pub(crate) fn of_trace(
     let culprit = rows.culprits.iter().any(|c| c.pid == pid);
     let victim = rows.victims.iter().any(|v| v.pid == pid);
     let now = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let other = process.is_some_and(|p| is_other(&p.exe, &now.to_string_lossy()));
+    let other = process.is_some_and(|p| is_other_program(&p.exe, &now.to_string_lossy()));
     if other || !(culprit || victim || process.is_some()) {
         let exe = process.map_or("", |p| p.exe.as_str());
         notes.push(if other {
@@ -61,14 +61,14 @@ pub(crate) fn of_trace(
         evidence.process_callers = Some(Vec::new());
         return Ok((evidence, notes));
     }
-    evidence.process_shootdowns = Some(causes_of(&rows, pid));
+    evidence.process_shootdowns = Some(process_shootdowns(&rows, pid));
     let origins = Places::new(&sum, &code).origins(Some(pid));
     evidence.process_callers = Some(origins.into_iter().map(plan_source).collect());
     Ok((evidence, notes))
 }
 
-/// The shootdowns of one process.
-fn causes_of(tally: &Tally, pid: u32) -> HashMap<Cause, u64> {
+/// The shootdowns of one process by cause.
+fn process_shootdowns(tally: &Tally, pid: u32) -> HashMap<Cause, u64> {
     let mut causes = HashMap::new();
     for culprit in tally.culprits.iter().filter(|c| c.pid == pid) {
         *causes.entry(culprit.cause).or_default() += culprit.counts.shootdowns;
@@ -76,14 +76,14 @@ fn causes_of(tally: &Tally, pid: u32) -> HashMap<Cause, u64> {
     causes
 }
 
-/// Whether a number was given to another program since. Where one of them is not known nobody can tell.
-fn is_other(then: &str, now: &str) -> bool {
+/// Was a process number given to another program since? Where one of the programs is not known nobody can tell.
+fn is_other_program(then: &str, now: &str) -> bool {
     let plain = |path: &str| path.trim_end_matches(" (deleted)").to_owned();
     !then.is_empty() && !now.is_empty() && plain(then) != plain(now)
 }
 
-/// Where a trace was recorded, if not here.
-fn elsewhere(meta: &TraceMeta, host: &str, kernel: &str) -> Vec<String> {
+/// Says where a trace was recorded, if that is another machine or kernel.
+fn other_host_notes(meta: &TraceMeta, host: &str, kernel: &str) -> Vec<String> {
     let differs = [
         ("the machine", &meta.host, host),
         ("Linux", &meta.kernel, kernel),
@@ -91,19 +91,19 @@ fn elsewhere(meta: &TraceMeta, host: &str, kernel: &str) -> Vec<String> {
     differs
         .into_iter()
         .filter(|(_, then, now)| !then.is_empty() && then.as_str() != *now)
-        .map(|(what, then, now)| {
-            format!("the trace is of {what} {then}, and this is {now}: settings are read here")
+        .map(|(label, then, now)| {
+            format!("the trace is of {label} {then}, and this is {now}: settings are read here")
         })
         .collect()
 }
 
-/// Counters and, with rights, shootdowns of so many seconds: of a process, or of everything. Says what
+/// Counters and, with enough rights, shootdowns of so many seconds: of a process, or of everything. The text says why shootdowns
 /// could not be counted.
 ///
 /// # Errors
 ///
-/// Bad usage, or a probe that fails half-way.
-pub(crate) fn live(
+/// If the usage is bad, or a probe fails half-way.
+pub(crate) fn live_evidence(
     pid: Option<u32>,
     duration: f64,
 ) -> anyhow::Result<(HarmEvidence, Option<String>)> {
@@ -130,18 +130,18 @@ pub(crate) fn live(
     let began = Instant::now();
     signals::sleep(duration)?;
     let after = CounterReadings::read(root, pid);
-    // less than was asked for where it was interrupted
+    // the time is shorter than asked for where it was interrupted
     let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut evidence = HarmEvidence::from_counters(&before, &after, format!("in {}", time(ns)));
     if let Some(probe) = &mut probe {
         probe.detach()?;
         let summary = TallySummary::new(&probe.tally()?, probe.backend().name(), 0);
-        evidence.shootdowns_by_cause = Some(by_cause(&summary));
+        evidence.shootdowns_by_cause = Some(shootdowns_by_cause(&summary));
     }
     Ok((evidence, refused))
 }
 
-fn by_cause(summary: &TallySummary) -> HashMap<Cause, u64> {
+fn shootdowns_by_cause(summary: &TallySummary) -> HashMap<Cause, u64> {
     let mut causes = HashMap::new();
     for row in &summary.causes {
         if let Ok(cause) = row.cause.parse() {
@@ -175,8 +175,8 @@ mod tests {
             culprits: vec![row(1, Cause::Munmap, 5), row(2, Cause::Munmap, 7)],
             ..Tally::default()
         };
-        assert_eq!(causes_of(&tally, 2), [(Cause::Munmap, 7)].into());
-        assert_eq!(causes_of(&tally, 3), HashMap::new());
+        assert_eq!(process_shootdowns(&tally, 2), [(Cause::Munmap, 7)].into());
+        assert_eq!(process_shootdowns(&tally, 3), HashMap::new());
     }
 
     /// Check that a trace of another machine or kernel is told, and that a number may be another program's by now.
@@ -187,13 +187,13 @@ mod tests {
             kernel: "6.1".into(),
             ..TraceMeta::default()
         };
-        assert_eq!(elsewhere(&meta, "a", "6.1"), Vec::<String>::new());
+        assert_eq!(other_host_notes(&meta, "a", "6.1"), Vec::<String>::new());
         assert_eq!(
-            elsewhere(&meta, "b", "6.1"),
+            other_host_notes(&meta, "b", "6.1"),
             ["the trace is of the machine a, and this is b: settings are read here"]
         );
-        assert!(is_other("/bin/a", "/bin/b"));
-        assert!(!is_other("/bin/a (deleted)", "/bin/a"));
-        assert!(!is_other("", "/bin/a"));
+        assert!(is_other_program("/bin/a", "/bin/b"));
+        assert!(!is_other_program("/bin/a (deleted)", "/bin/a"));
+        assert!(!is_other_program("", "/bin/a"));
     }
 }
