@@ -15,23 +15,22 @@ use crate::show::{self, emit_more};
 use crate::subject::Subject;
 use crate::target::{self, End, Watch};
 use crate::top::attach::AttachOptions;
-use crate::top::draw::{Look, draw};
-use crate::top::sample::Sample;
-use crate::top::source::Source;
-use crate::top::state::{Action, State};
-use crate::top::term::{self, Input, Screen};
+use crate::top::draw::{ScreenStyle, draw_view};
+use crate::top::interval::LiveInterval;
+use crate::top::interval_source::IntervalSource;
+use crate::top::state::{KeyAction, ViewState};
+use crate::top::terminal::{self, TerminalInput, TerminalScreen};
 use crate::top::{json, text};
 use crate::usage::usage;
 
-/// How often it is looked whether what is watched has ended, how large the terminal is, and where new culprits
-/// have their code: that is gone when they are.
-const LOOK: Duration = Duration::from_millis(250);
-/// How often records are read while a process is looked at closely: the ring holds more than twice
-/// as much of the worst case.
-const DRAIN: Duration = Duration::from_millis(40);
+/// So often quell checks whether the watched program has ended, how large the terminal is, and where new culprits have their
+/// code, which is gone when they are.
+const LOOK_PERIOD: Duration = Duration::from_millis(250);
+/// So often records are read while a process is looked at closely: the ring holds more than twice as much of the worst case.
+const DRAIN_PERIOD: Duration = Duration::from_millis(40);
 
 /// Long enough to know the rate of a process before it is looked at closely.
-const BRIEFLY: Duration = Duration::from_millis(100);
+const FIRST_RATE_TIME: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let target = everything_by_default(&args.target);
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     }
     let refusal = "top takes the probe: choose another --backend, or 'quell stat'";
     let backend = target::backend(&args.target, refusal)?;
-    let screen = args.batch.is_none() && !args.json && term::is_there();
+    let screen = args.batch.is_none() && !args.json && terminal::can_draw();
     let output = if screen {
         Output::Keep
     } else {
@@ -68,32 +67,32 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         unwind: little_memory::may_unwind(!target.no_unwind),
     };
     let mut source =
-        Source::start(options, guarded).map_err(|err| target::or_stat(err, &target))?;
+        IntervalSource::start(options, guarded).map_err(|err| target::or_stat(err, &target))?;
     watch.start(Some(&source.probe), &scope)?;
     if let Some(pid) = args.close {
-        // how many stacks are enough depends on how many shootdowns there are
-        signals::sleep(BRIEFLY)?;
-        let rate = a_second(&source.sample()?, pid);
-        source.open(pid, rate)?;
-        // threads and causes of the same time
-        source.restart()?;
+        // how many stacks are enough depends on the rate of shootdowns
+        signals::sleep(FIRST_RATE_TIME)?;
+        let rate = shootdowns_a_second(&source.next_interval()?, pid);
+        source.open_process(pid, rate)?;
+        // threads and causes then have the same time
+        source.restart_interval()?;
     }
     let title = Subject::of(&target).title();
     if screen {
-        let mut end = live(args, title, every, &mut watch, &mut source);
+        let mut end = run_screen(args, title, every, &mut watch, &mut source);
         if let Ok(End::Over) = end
             && let Err(err) = watch.stop()
         {
             end = Err(err);
         }
-        // what the command said while the screen was up
+        // the command may have printed while the screen was up
         watch.print_output();
         return watch.see_through(&target.command, end.map(Some));
     }
     if args.batch.is_none() {
         let why = if args.json {
             "JSON"
-        } else if term::is_dumb() {
+        } else if terminal::is_dumb() {
             "the terminal has no screen (TERM is dumb): text"
         } else {
             "stdout is no terminal: text"
@@ -103,7 +102,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
             time(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
         );
     }
-    let watched = batch(args, &title, every, &mut watch, &mut source);
+    let watched = print_intervals(args, &title, every, &mut watch, &mut source);
     watch.see_through(&target.command, watched)
 }
 
@@ -114,21 +113,21 @@ fn everything_by_default(target: &Target) -> Target {
     target
 }
 
-/// Prints intervals, until there are enough or what is watched has ended. The last one may be shorter. None if the
-/// reader has gone (`| head`).
-fn batch(
+/// Prints intervals until there are enough or the watched program has ended. The last one may be shorter. None if the reader has
+/// gone (`| head`).
+fn print_intervals(
     args: &TopArgs,
     title: &str,
     every: Duration,
     watch: &mut Watch,
-    source: &mut Source,
+    source: &mut IntervalSource,
 ) -> anyhow::Result<Option<End>> {
     let mut out = show::output(None)?;
-    let mut print = |sample: Sample, number| -> anyhow::Result<bool> {
+    let mut print = |interval: LiveInterval, number| -> anyhow::Result<bool> {
         let text = if args.json {
-            json::json(&sample)? + "\n"
+            json::interval_json(&interval)? + "\n"
         } else {
-            text::text(&sample, title, number, args.top)
+            text::interval_text(&interval, title, number, args.top)
         };
         emit_more(&mut *out, &text)
     };
@@ -140,58 +139,62 @@ fn batch(
             if left.is_zero() {
                 break;
             }
-            let nap = if source.is_open() { DRAIN } else { LOOK };
+            let nap = if source.is_open() {
+                DRAIN_PERIOD
+            } else {
+                LOOK_PERIOD
+            };
             let end = watch.step(nap.min(left))?;
-            source.drain()?;
+            source.drain_records()?;
             if let Some(end) = end {
-                print(source.last()?, number)?;
+                print(source.last_interval()?, number)?;
                 return Ok(Some(end));
             }
         }
         next += every;
-        if !print(source.sample()?, number)? {
+        if !print(source.next_interval()?, number)? {
             return Ok(None);
         }
     }
-    // as many as were asked for: a command goes with the watch
+    // the command ends with the watch when there are as many intervals as were asked for
     watch.stop()?;
     Ok(Some(End::Over))
 }
 
-/// Shows the screen until somebody quits. When what is watched has ended, the screen stays.
-fn live(
+/// Shows the screen until the user quits. The screen stays when the watched program has ended.
+fn run_screen(
     args: &TopArgs,
     title: String,
     every: Duration,
     watch: &mut Watch,
-    source: &mut Source,
+    source: &mut IntervalSource,
 ) -> anyhow::Result<End> {
-    let look = Look {
-        color: term::wants_color(),
+    let look = ScreenStyle {
+        color: terminal::wants_color(),
     };
-    let mut state = State::new(title);
+    let mut state = ViewState::new(title);
     state.ipi = args.target.ipi;
     if let Some(pid) = args.close {
         // nothing has been counted yet that has its name
         let comm = Proc::new("/").comm(pid).unwrap_or_default();
-        state.open(pid, comm);
+        state.open_process(pid, comm);
     }
-    let mut screen = Screen::take()?;
+    let mut screen = TerminalScreen::take_terminal()?;
     let mut next = Instant::now() + every;
     let mut over: Option<End> = None;
     let mut stale = true;
     loop {
         if stale {
-            screen.draw(|frame| draw(frame, &state, look))?;
+            screen.draw_frame(|frame| draw_view(frame, &state, look))?;
             stale = false;
         }
         let nap = match (&over, source.is_open()) {
-            (Some(_), _) => LOOK,
-            (None, true) => DRAIN,
-            (None, false) => LOOK,
+            (Some(_), _) => LOOK_PERIOD,
+            (None, true) => DRAIN_PERIOD,
+            (None, false) => LOOK_PERIOD,
         };
         let left = next.saturating_duration_since(Instant::now());
-        let inputs = screen.wait(if over.is_some() { nap } else { nap.min(left) })?;
+        let inputs = screen.wait_for_input(if over.is_some() { nap } else { nap.min(left) })?;
         if signals::interrupted().is_some() {
             // SIGTERM and SIGHUP leave a command to itself
             if over.is_none() && signals::leave_signal().is_some() {
@@ -201,23 +204,25 @@ fn live(
         }
         for input in inputs {
             stale = true;
-            let Input::Key(key) = input else { continue };
-            match state.key(key) {
-                Action::None => {}
-                Action::Quit => return Ok(over.unwrap_or(End::Over)),
-                Action::Suspend => screen.suspend()?,
-                Action::Close => source.close(),
-                Action::Open(_) if over.is_some() => {
+            let TerminalInput::Key(key) = input else {
+                continue;
+            };
+            match state.handle_key(key) {
+                KeyAction::None => {}
+                KeyAction::Quit => return Ok(over.unwrap_or(End::Over)),
+                KeyAction::Suspend => screen.suspend_quell()?,
+                KeyAction::Close => source.close_process(),
+                KeyAction::Open(_) if over.is_some() => {
                     state.notice = "what was watched has ended: nothing more is seen".to_owned();
                 }
-                Action::Open(pid) => {
-                    // some 100 ms, and far more on a busy machine
+                KeyAction::Open(pid) => {
+                    // this takes some 100 ms, and far more on a busy machine
                     state.notice = "loading the probe for a close look".to_owned();
-                    screen.draw(|frame| draw(frame, &state, look))?;
+                    screen.draw_frame(|frame| draw_view(frame, &state, look))?;
                     state.notice.clear();
-                    open(&mut state, source, pid);
-                    // loading a probe takes a while: a whole interval from now on
-                    source.restart()?;
+                    open_process(&mut state, source, pid);
+                    // loading a probe takes a while, so a whole interval begins now
+                    source.restart_interval()?;
                     next = Instant::now() + every;
                 }
             }
@@ -225,19 +230,19 @@ fn live(
         if over.is_some() {
             continue;
         }
-        source.drain()?;
+        source.drain_records()?;
         over = watch.step(Duration::ZERO)?;
         if Instant::now() >= next || over.is_some() {
-            // nothing comes after the last one: paused, it would never be seen
+            // nothing comes after the last interval: paused, it would never be seen
             state.paused &= over.is_none();
-            state.take(match over {
-                Some(_) => source.last()?,
-                None => source.sample()?,
+            state.take_interval(match over {
+                Some(_) => source.last_interval()?,
+                None => source.next_interval()?,
             });
             let now = Instant::now();
             next += every;
             if next <= now {
-                // late by more than an interval: no short one to make up for it
+                // quell is late by more than an interval, and shows no short one to make up for it
                 next = now + every;
             }
             stale |= !state.paused;
@@ -250,21 +255,21 @@ fn live(
     Ok(over.unwrap_or(End::Over))
 }
 
-/// How many shootdowns a process made, in a second.
-fn a_second(sample: &Sample, pid: u32) -> u64 {
-    let s = &sample.summary;
+/// How many shootdowns a second a process made in the interval.
+fn shootdowns_a_second(interval: &LiveInterval, pid: u32) -> u64 {
+    let s = &interval.summary;
     let culprit = s.culprits.iter().find(|c| c.pid == pid);
     let shot = culprit.map_or(0, |c| c.shootdowns);
     let a_second = u128::from(shot) * 1_000_000_000 / u128::from(s.duration_ns.max(1));
     u64::try_from(a_second).unwrap_or(u64::MAX)
 }
 
-fn open(state: &mut State, source: &mut Source, pid: u32) {
-    let culprits = &state.sample.summary.culprits;
+fn open_process(state: &mut ViewState, source: &mut IntervalSource, pid: u32) {
+    let culprits = &state.interval.summary.culprits;
     let culprit = culprits.iter().find(|c| c.pid == pid);
     let comm = culprit.map(|c| c.comm.clone()).unwrap_or_default();
-    match source.open(pid, a_second(&state.sample, pid)) {
-        Ok(()) => state.open(pid, comm.into()),
+    match source.open_process(pid, shootdowns_a_second(&state.interval, pid)) {
+        Ok(()) => state.open_process(pid, comm.into()),
         Err(err) => state.notice = format!("can't look at process {pid}: {err:#}"),
     }
 }

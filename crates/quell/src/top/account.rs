@@ -1,69 +1,69 @@
-//! The tables of the account: where the time went in this interval, and who held the locks.
+//! The tables of the account: they say where the time went in this interval, and who held the locks.
 
 use quell_event::HolderRole;
 use quell_event::account::{AccountSummary, HolderShare, MechanismRow, WhoRow};
 
-use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark, left_by_filter};
-use super::sample::Sample;
+use super::filter::RowFilter;
+use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, left_by_filter};
+use super::interval::LiveInterval;
 use crate::show::account::{code, doing};
 use crate::show::units::{count, percent, time, time_rate};
 
-const NOT_SEEN: &str = "no account of the time here: quell said why as it began";
+const NO_ACCOUNT_TEXT: &str = "no account of the time here: quell said why as it began";
 
-/// By mechanism, function and process: each as much a second as it took.
-pub(crate) fn mechanisms(sample: &Sample, filter: &Filter) -> Grid {
-    let ns = sample.duration_ns();
+/// The table of the account by mechanism, function and process. Each row says how much time a second it took.
+pub(crate) fn mechanism_grid(interval: &LiveInterval, filter: &RowFilter) -> Grid {
+    let ns = interval.duration_ns();
     let empty = AccountSummary::default();
-    let account = sample.summary.account.as_ref();
+    let account = interval.summary.account.as_ref();
     let a = account.unwrap_or(&empty);
     let all = a
         .mechanisms
         .iter()
         .flat_map(|m| m.who.iter().map(move |w| (m, w)));
     let shown = all.clone().filter(|(m, w)| {
-        filter.text(m.mechanism.name())
-            || filter.name(&w.comm, w.pid)
-            || filter.text(&w.function)
-            || filter.text(&w.file)
+        filter.passes_text(m.mechanism.name())
+            || filter.passes_named(&w.comm, w.pid)
+            || filter.passes_text(&w.function)
+            || filter.passes_text(&w.file)
     });
-    let lines: Vec<Line> = shown
+    let lines: Vec<GridRow> = shown
         .enumerate()
-        .map(|(at, (m, w))| mechanism(a, m, w, at, ns))
+        .map(|(at, (m, w))| mechanism_row(a, m, w, at, ns))
         .collect();
     let note = left_by_filter(lines.len(), all.count());
     Grid {
         title: format!("Time {}", lines.len()),
         note,
         columns: vec![
-            Column::number("CPU/s"),
-            Column::number("of CPU").spare(),
-            Column::number("asleep/s"),
-            Column::name("mechanism"),
-            Column::id("pid"),
-            Column::name("name"),
-            Column::name("function").long(),
+            GridColumn::of_numbers("CPU/s"),
+            GridColumn::of_numbers("of CPU").as_spare(),
+            GridColumn::of_numbers("asleep/s"),
+            GridColumn::of_names("mechanism"),
+            GridColumn::of_ids("pid"),
+            GridColumn::of_names("name"),
+            GridColumn::of_names("function").as_long(),
         ],
         lines,
         sortable: true,
         empty: if account.is_some() {
             "no memory management in this interval"
         } else {
-            NOT_SEEN
+            NO_ACCOUNT_TEXT
         },
     }
 }
 
-fn mechanism(a: &AccountSummary, m: &MechanismRow, w: &WhoRow, at: usize, ns: u64) -> Line {
+fn mechanism_row(a: &AccountSummary, m: &MechanismRow, w: &WhoRow, at: usize, ns: u64) -> GridRow {
     let mut function = code(w);
     if w.processes > 1 {
         function.push_str(&format!("  {} processes", count(w.processes)));
     }
-    Line {
+    GridRow {
         id: match w.pid {
-            0 => Id::Line(at),
-            // several rows of one process are told apart by what they are
-            pid => Id::Region(pid, format!("{} {function}", m.mechanism)),
+            0 => RowId::Line(at),
+            // several rows of one process are told apart by their mechanism and function
+            pid => RowId::Region(pid, format!("{} {function}", m.mechanism)),
         },
         cells: vec![
             time_rate(w.cpu_ns, ns),
@@ -75,56 +75,56 @@ fn mechanism(a: &AccountSummary, m: &MechanismRow, w: &WhoRow, at: usize, ns: u6
             function.clone(),
         ],
         keys: vec![
-            // asleep counts as well: who waits uses no CPU
-            Key::Number(w.cpu_ns + w.blocked_ns),
-            Key::Number(w.cpu_ns),
-            Key::Number(w.blocked_ns),
-            Key::Text(m.mechanism.name().to_owned()),
-            Key::Number(w.pid.into()),
-            Key::Text(w.comm.to_string()),
-            Key::Text(function),
+            // time asleep counts as well, since a thread that waits uses no CPU
+            SortKey::Number(w.cpu_ns + w.blocked_ns),
+            SortKey::Number(w.cpu_ns),
+            SortKey::Number(w.blocked_ns),
+            SortKey::Text(m.mechanism.name().to_owned()),
+            SortKey::Number(w.pid.into()),
+            SortKey::Text(w.comm.to_string()),
+            SortKey::Text(function),
         ],
-        mark: Mark::None,
+        mark: RowMark::None,
     }
 }
 
-/// Who held the locks that others waited for.
-pub(crate) fn holders(sample: &Sample, filter: &Filter) -> Grid {
-    let ns = sample.duration_ns();
-    let mechanisms = sample.summary.account.iter().flat_map(|a| &a.mechanisms);
+/// The table of those who held the locks that others waited for.
+pub(crate) fn holder_grid(interval: &LiveInterval, filter: &RowFilter) -> Grid {
+    let ns = interval.duration_ns();
+    let mechanisms = interval.summary.account.iter().flat_map(|a| &a.mechanisms);
     let all = mechanisms.flat_map(|m| m.holders.iter().map(move |h| (m, h)));
     let shown = all
         .clone()
-        .filter(|(_, h)| filter.name(&h.comm, h.pid) || filter.text(&h.doing));
-    let lines: Vec<Line> = shown.map(|(m, h)| holder(m, h, ns)).collect();
+        .filter(|(_, h)| filter.passes_named(&h.comm, h.pid) || filter.passes_text(&h.doing));
+    let lines: Vec<GridRow> = shown.map(|(m, h)| holder_row(m, h, ns)).collect();
     let note = left_by_filter(lines.len(), all.count());
     Grid {
         title: format!("Holders {}", lines.len()),
         note,
         columns: vec![
-            Column::number("asleep/s"),
-            Column::number("waits").spare(),
-            Column::number("longest"),
-            Column::id("pid"),
-            Column::name("name"),
-            Column::name("doing").long(),
+            GridColumn::of_numbers("asleep/s"),
+            GridColumn::of_numbers("waits").as_spare(),
+            GridColumn::of_numbers("longest"),
+            GridColumn::of_ids("pid"),
+            GridColumn::of_names("name"),
+            GridColumn::of_names("doing").as_long(),
         ],
         lines,
         sortable: true,
-        empty: if sample.summary.account.is_some() {
+        empty: if interval.summary.account.is_some() {
             "nobody waited for a lock in this interval"
         } else {
-            NOT_SEEN
+            NO_ACCOUNT_TEXT
         },
     }
 }
 
-fn holder(m: &MechanismRow, h: &HolderShare, ns: u64) -> Line {
+fn holder_row(m: &MechanismRow, h: &HolderShare, ns: u64) -> GridRow {
     let doing = doing(h);
-    Line {
+    GridRow {
         id: match h.role {
-            HolderRole::Unknown => Id::Call(m.mechanism.name().to_owned(), 0),
-            _ => Id::Region(h.pid, format!("{} {doing}", m.mechanism)),
+            HolderRole::Unknown => RowId::Call(m.mechanism.name().to_owned(), 0),
+            _ => RowId::Region(h.pid, format!("{} {doing}", m.mechanism)),
         },
         cells: vec![
             time_rate(h.blocked_ns, ns),
@@ -135,14 +135,14 @@ fn holder(m: &MechanismRow, h: &HolderShare, ns: u64) -> Line {
             doing.clone(),
         ],
         keys: vec![
-            Key::Number(h.blocked_ns),
-            Key::Number(h.waits),
-            Key::Number(h.longest_ns),
-            Key::Number(h.pid.into()),
-            Key::Text(h.comm.to_string()),
-            Key::Text(doing),
+            SortKey::Number(h.blocked_ns),
+            SortKey::Number(h.waits),
+            SortKey::Number(h.longest_ns),
+            SortKey::Number(h.pid.into()),
+            SortKey::Text(h.comm.to_string()),
+            SortKey::Text(doing),
         ],
-        mark: Mark::None,
+        mark: RowMark::None,
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use quell_event::{Mechanism, TallySummary};
 
-    fn sample() -> Sample {
+    fn interval() -> LiveInterval {
         let who = |pid, function: &str, cpu_ns, blocked_ns| WhoRow {
             pid,
             processes: 1,
@@ -185,7 +185,7 @@ mod tests {
             role: HolderRole::Alone,
         }];
         let faults = vec![who(7, "fill", 200, 0), who(8, "copy", 100, 0)];
-        Sample {
+        LiveInterval {
             summary: TallySummary {
                 duration_ns: 1_000_000_000,
                 account: Some(AccountSummary {
@@ -195,7 +195,7 @@ mod tests {
                 }),
                 ..TallySummary::default()
             },
-            ..Sample::default()
+            ..LiveInterval::default()
         }
     }
 
@@ -203,19 +203,29 @@ mod tests {
     /// that it is said where there is no account.
     #[test]
     fn rows_of_the_account() {
-        let mut sample = sample();
-        let mut grid = mechanisms(&sample, &Filter::default());
-        grid.sort(super::super::grid::Sort::default());
+        let mut interval = interval();
+        let mut grid = mechanism_grid(&interval, &RowFilter::default());
+        grid.sort_rows(super::super::grid::SortOrder::default());
         let first: Vec<&str> = grid.lines.iter().map(|l| l.cells[6].as_str()).collect();
         assert_eq!(first, ["wait (app)", "fill (app)", "copy (app)"]);
         assert_eq!(
-            mechanisms(&sample, &Filter::new("fault.anon")).lines.len(),
+            mechanism_grid(&interval, &RowFilter::new("fault.anon"))
+                .lines
+                .len(),
             2
         );
-        assert_eq!(mechanisms(&sample, &Filter::new("copy")).lines.len(), 1);
-        let held = holders(&sample, &Filter::new("clear_refs"));
+        assert_eq!(
+            mechanism_grid(&interval, &RowFilter::new("copy"))
+                .lines
+                .len(),
+            1
+        );
+        let held = holder_grid(&interval, &RowFilter::new("clear_refs"));
         assert_eq!(held.lines[0].cells[3..5], ["9", "monitor"]);
-        sample.summary.account = None;
-        assert_eq!(mechanisms(&sample, &Filter::default()).empty, NOT_SEEN);
+        interval.summary.account = None;
+        assert_eq!(
+            mechanism_grid(&interval, &RowFilter::default()).empty,
+            NO_ACCOUNT_TEXT
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! CPUs that nobody should disturb, and who did.
+//! Hits on CPUs that nobody should disturb, and who caused them.
 
 use quell_event::tally_summary::CulpritRow;
 use quell_event::{InterruptMatrix, Tally, TallySummary};
@@ -6,35 +6,34 @@ use serde::Serialize;
 
 use crate::show::units::{plural, rate};
 
-/// Culprits that are named.
-const NAMED: usize = 3;
+/// The line stays short: it names so many culprits, and counts the others.
+const MAX_NAMED_CULPRITS: usize = 3;
 
-/// A guarded CPU.
+/// A CPU that nobody should disturb, and its hits in one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Guarded {
+pub(crate) struct GuardedCpu {
     pub(crate) cpu: u32,
-    /// Hits in the interval.
     pub(crate) hits: u64,
 }
 
-/// What happened to the CPUs that nobody should disturb, in one interval.
+/// Hits in one interval on the CPUs that nobody should disturb.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Alarm {
-    pub(crate) cpus: Vec<Guarded>,
-    /// All hits together.
+pub(crate) struct IsolatedCpuAlarm {
+    pub(crate) cpus: Vec<GuardedCpu>,
+    /// The hits on all of these CPUs together.
     pub(crate) hits: u64,
-    /// Who shot at them, whatever the scope, most shootdowns first.
+    /// Who interrupted one of them, whatever the scope of the watch, most shootdowns first.
     pub(crate) culprits: Vec<CulpritRow>,
-    /// Why, by name, most shootdowns first.
+    /// The names of the causes, most shootdowns first.
     pub(crate) causes: Vec<String>,
 }
 
-impl Alarm {
-    /// Of these CPUs; `by` counts only shootdowns that interrupt one of them.
+impl IsolatedCpuAlarm {
+    /// Sums up the hits on these CPUs. `by` counts only shootdowns that interrupt one of them.
     pub(crate) fn new(guarded: &[u32], matrix: &InterruptMatrix, by: &Tally) -> Self {
-        let cpus: Vec<Guarded> = guarded
+        let cpus: Vec<GuardedCpu> = guarded
             .iter()
-            .map(|&cpu| Guarded {
+            .map(|&cpu| GuardedCpu {
                 cpu,
                 hits: matrix.hits_taken_by(cpu as usize),
             })
@@ -48,8 +47,8 @@ impl Alarm {
         }
     }
 
-    /// Were they left in peace?
-    pub(crate) fn quiet(&self) -> bool {
+    /// Were all of these CPUs left in peace?
+    pub(crate) fn is_quiet(&self) -> bool {
         self.hits == 0
     }
 
@@ -59,29 +58,32 @@ impl Alarm {
     }
 
     /// Is this CPU guarded?
-    pub(crate) fn guards(&self, cpu: u32) -> bool {
+    pub(crate) fn is_guarded(&self, cpu: u32) -> bool {
         self.cpus.iter().any(|g| g.cpu == cpu)
     }
 
-    /// One line: which CPUs, how often, and by whom.
-    pub(crate) fn line(&self, duration_ns: u64) -> String {
-        let list = |cpus: &[&Guarded]| {
+    /// One line that says which CPUs were hit, how often, and by whom.
+    pub(crate) fn summary_line(&self, duration_ns: u64) -> String {
+        let list = |cpus: &[&GuardedCpu]| {
             let cpus: Vec<_> = cpus.iter().map(|g| g.cpu).collect();
             quell_host::cpus::text(&cpus)
         };
         let all: Vec<_> = self.cpus.iter().collect();
-        if self.quiet() {
+        if self.is_quiet() {
             return format!("isolated CPU {}: no hit", list(&all));
         }
         let hit: Vec<_> = self.cpus.iter().filter(|g| g.hits > 0).collect();
         let mut who: Vec<_> = self
             .culprits
             .iter()
-            .take(NAMED)
+            .take(MAX_NAMED_CULPRITS)
             .map(|c| format!("{} ({})", c.comm, c.pid))
             .collect();
-        if self.culprits.len() > NAMED {
-            who.push(plural((self.culprits.len() - NAMED) as u64, "other"));
+        if self.culprits.len() > MAX_NAMED_CULPRITS {
+            who.push(plural(
+                (self.culprits.len() - MAX_NAMED_CULPRITS) as u64,
+                "other",
+            ));
         }
         let who = match who.is_empty() {
             true => String::new(),
@@ -108,11 +110,14 @@ mod tests {
     #[test]
     fn hits_count_without_names() {
         let mut matrix = InterruptMatrix::new(4);
-        let alarm = Alarm::new(&[2, 3], &matrix, &Tally::default());
-        assert_eq!(alarm.line(1_000_000_000), "isolated CPU 2-3: no hit");
+        let alarm = IsolatedCpuAlarm::new(&[2, 3], &matrix, &Tally::default());
+        assert_eq!(
+            alarm.summary_line(1_000_000_000),
+            "isolated CPU 2-3: no hit"
+        );
         matrix.set_hits(0, 3, 7);
-        let alarm = Alarm::new(&[2, 3], &matrix, &Tally::default());
-        assert_eq!(alarm.line(1_000_000_000), "ISOLATED CPU 3 HIT 7/s");
-        assert!(alarm.is_hit(3) && !alarm.is_hit(2) && alarm.guards(2) && !alarm.guards(0));
+        let alarm = IsolatedCpuAlarm::new(&[2, 3], &matrix, &Tally::default());
+        assert_eq!(alarm.summary_line(1_000_000_000), "ISOLATED CPU 3 HIT 7/s");
+        assert!(alarm.is_hit(3) && !alarm.is_hit(2) && alarm.is_guarded(2) && !alarm.is_guarded(0));
     }
 }

@@ -1,23 +1,23 @@
-//! How the probes of `quell top` are attached.
+//! The options of the probes of `quell top`, and how they are attached.
 
 use quell_probe::{Backend, KeptDetail, Probe, ProbeOptions, Scope, StackShare};
 
-use super::sampler::{RING_BYTES, Sampler};
+use super::sampler::{RegionSampler, SAMPLE_RING_BYTES};
 
-/// What the probes are asked for.
+/// The options that all probes of one live view share.
 #[derive(Clone)]
 pub(crate) struct AttachOptions {
     pub(crate) scope: Scope,
     pub(crate) backend: Option<Backend>,
-    /// All function calls are counted too.
+    /// Whether all function calls between CPUs are counted too.
     pub(crate) ipi: bool,
-    /// Stacks of programs are followed by `.eh_frame`.
+    /// Whether stacks of programs are unwound by `.eh_frame`.
     pub(crate) unwind: bool,
 }
 
 impl AttachOptions {
-    /// Attaches the probe that counts, and the one for these CPUs.
-    pub(super) fn attach(&self, guarded: &[u32]) -> anyhow::Result<(Probe, Option<Probe>)> {
+    /// Attaches the probe that counts, and a second one for the guarded CPUs if there are any.
+    pub(super) fn attach_probes(&self, guarded: &[u32]) -> anyhow::Result<(Probe, Option<Probe>)> {
         let options = |scope| ProbeOptions {
             scope,
             stacks: StackShare::None,
@@ -27,8 +27,8 @@ impl AttachOptions {
         };
         let probe = Probe::attach(&ProbeOptions {
             ipi: self.ipi,
-            keep: self.keep(),
-            ring_bytes: RING_BYTES,
+            keep: self.kept_detail(),
+            ring_bytes: SAMPLE_RING_BYTES,
             ..options(self.scope.clone())
         })?;
         let guard = if guarded.is_empty() {
@@ -39,16 +39,16 @@ impl AttachOptions {
         Ok((probe, guard))
     }
 
-    /// Which shootdowns hit CPUs is known only when they are over, and then none can be sampled.
-    pub(super) fn keep(&self) -> KeptDetail {
+    /// Which CPUs a shootdown hits is known only when it is over, and then it can't be sampled any more.
+    pub(super) fn kept_detail(&self) -> KeptDetail {
         match self.scope {
             Scope::Cpus(_) => KeptDetail::Counts,
             _ => KeptDetail::Samples,
         }
     }
 
-    pub(super) fn sampler(&self, probe: &Probe) -> anyhow::Result<Option<Sampler>> {
-        let sampling = self.keep() == KeptDetail::Samples;
-        sampling.then(|| Sampler::start(probe)).transpose()
+    pub(super) fn start_sampler(&self, probe: &Probe) -> anyhow::Result<Option<RegionSampler>> {
+        let sampling = self.kept_detail() == KeptDetail::Samples;
+        sampling.then(|| RegionSampler::start(probe)).transpose()
     }
 }

@@ -3,20 +3,26 @@
 use quell_event::FunctionCalls;
 use quell_host::cpus;
 
-use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark, left_by_filter};
-use super::sample::Sample;
+use super::filter::RowFilter;
+use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, left_by_filter};
+use super::interval::LiveInterval;
 use crate::show::calls::{Row, rows};
 use crate::show::units::{count, rate, time, time_rate};
 
-/// By function and culprit, over all CPUs.
-pub(crate) fn grid(sample: &Sample, calls: &FunctionCalls, filter: &Filter) -> Grid {
-    let ns = sample.duration_ns();
+/// The table of calls by function and culprit, over all CPUs.
+pub(crate) fn call_grid(
+    interval: &LiveInterval,
+    calls: &FunctionCalls,
+    filter: &RowFilter,
+) -> Grid {
+    let ns = interval.duration_ns();
     let all = rows(calls);
     let shown = all.iter().filter(|r| {
-        filter.name(r.comm, r.pid) || filter.text(r.function) || filter.text(r.kind.name())
+        filter.passes_named(r.comm, r.pid)
+            || filter.passes_text(r.function)
+            || filter.passes_text(r.kind.name())
     });
-    let lines: Vec<Line> = shown.map(|r| line(r, sample, ns)).collect();
+    let lines: Vec<GridRow> = shown.map(|r| call_row(r, interval, ns)).collect();
     let mut note = left_by_filter(lines.len(), all.len());
     if calls.lost > 0 {
         note = format!("{} lost: counted nowhere", count(calls.lost));
@@ -25,14 +31,14 @@ pub(crate) fn grid(sample: &Sample, calls: &FunctionCalls, filter: &Filter) -> G
         title: format!("Calls {}/s", rate(calls.total_calls(), ns)),
         note,
         columns: vec![
-            Column::number("calls/s"),
-            Column::number("stall/s"),
-            Column::number("longest").spare(),
-            Column::name("on CPUs"),
-            Column::name("kind"),
-            Column::name("function"),
-            Column::id("pid"),
-            Column::name("name"),
+            GridColumn::of_numbers("calls/s"),
+            GridColumn::of_numbers("stall/s"),
+            GridColumn::of_numbers("longest").as_spare(),
+            GridColumn::of_names("on CPUs"),
+            GridColumn::of_names("kind"),
+            GridColumn::of_names("function"),
+            GridColumn::of_ids("pid"),
+            GridColumn::of_names("name"),
         ],
         lines,
         sortable: true,
@@ -40,12 +46,13 @@ pub(crate) fn grid(sample: &Sample, calls: &FunctionCalls, filter: &Filter) -> G
     }
 }
 
-fn line(r: &Row<'_>, sample: &Sample, ns: u64) -> Line {
-    let guarded = |alarm: &super::alarm::Alarm| r.cpus.iter().any(|&cpu| alarm.guards(cpu));
+fn call_row(r: &Row<'_>, interval: &LiveInterval, ns: u64) -> GridRow {
+    let guarded =
+        |alarm: &super::alarm::IsolatedCpuAlarm| r.cpus.iter().any(|&cpu| alarm.is_guarded(cpu));
     let known = |text: String| if r.timed == 0 { "-".to_owned() } else { text };
     let first = r.cpus.first().copied().unwrap_or(0);
-    Line {
-        id: Id::Call(r.function.to_owned(), r.pid),
+    GridRow {
+        id: RowId::Call(r.function.to_owned(), r.pid),
         cells: vec![
             rate(r.calls, ns),
             known(time_rate(r.stall_ns, ns)),
@@ -57,19 +64,19 @@ fn line(r: &Row<'_>, sample: &Sample, ns: u64) -> Line {
             r.comm.to_owned(),
         ],
         keys: vec![
-            Key::Number(r.calls),
-            Key::Number(r.stall_ns),
-            Key::Number(r.stall_max_ns),
-            Key::Number(first.into()),
-            Key::Text(r.kind.name().to_owned()),
-            Key::Text(r.function.to_owned()),
-            Key::Number(r.pid.into()),
-            Key::Text(r.comm.to_owned()),
+            SortKey::Number(r.calls),
+            SortKey::Number(r.stall_ns),
+            SortKey::Number(r.stall_max_ns),
+            SortKey::Number(first.into()),
+            SortKey::Text(r.kind.name().to_owned()),
+            SortKey::Text(r.function.to_owned()),
+            SortKey::Number(r.pid.into()),
+            SortKey::Text(r.comm.to_owned()),
         ],
-        mark: if sample.alarm.as_ref().is_some_and(guarded) {
-            Mark::Alarm
+        mark: if interval.alarm.as_ref().is_some_and(guarded) {
+            RowMark::Alarm
         } else {
-            Mark::None
+            RowMark::None
         },
     }
 }
@@ -79,7 +86,7 @@ mod tests {
     use super::*;
     use quell_event::{CallKind, CallTally, InterruptMatrix, Tally};
 
-    use crate::top::alarm::Alarm;
+    use crate::top::alarm::IsolatedCpuAlarm;
 
     /// Check that calls on an isolated CPU stand out, and that a filter finds functions, kinds and culprits.
     #[test]
@@ -101,17 +108,17 @@ mod tests {
             ],
             ..FunctionCalls::default()
         };
-        let sample = Sample {
-            alarm: Some(Alarm::new(
+        let interval = LiveInterval {
+            alarm: Some(IsolatedCpuAlarm::new(
                 &[3],
                 &InterruptMatrix::new(4),
                 &Tally::default(),
             )),
-            ..Sample::default()
+            ..LiveInterval::default()
         };
-        let grid = |text| grid(&sample, &calls, &Filter::new(text));
+        let grid = |text| call_grid(&interval, &calls, &RowFilter::new(text));
         let marks: Vec<_> = grid("").lines.iter().map(|l| l.mark).collect();
-        assert_eq!(marks, [Mark::Alarm, Mark::None], "by function's name");
+        assert_eq!(marks, [RowMark::Alarm, RowMark::None], "by function's name");
         for (text, n) in [
             ("membarrier", 1),
             ("sync", 1),

@@ -1,14 +1,14 @@
-//! Which culprits, victims and causes are shown.
+//! The text that selects which culprits, victims and causes are shown.
 
 use quell_event::{CulpritTally, Tally, VictimTally};
 
-/// A text that names, process numbers and causes are looked through for; empty shows everything.
+/// A text to find in names, process numbers and causes. An empty one shows everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct RowFilter {
     text: String,
 }
 
-impl Filter {
+impl RowFilter {
     pub(crate) fn new(text: &str) -> Self {
         Self {
             text: text.to_lowercase(),
@@ -19,46 +19,46 @@ impl Filter {
         self.text.is_empty()
     }
 
-    fn has(&self, text: &str) -> bool {
+    fn is_in(&self, text: &str) -> bool {
         text.to_lowercase().contains(&self.text)
     }
 
-    /// Of one culprit and one cause: its name, its number, the cause.
-    pub(crate) fn culprit(&self, c: &CulpritTally) -> bool {
+    /// Does a culprit pass, by its name, its number, or its cause?
+    pub(crate) fn passes_culprit(&self, c: &CulpritTally) -> bool {
         self.is_empty()
-            || self.has(&c.comm)
-            || self.has(&c.pid.to_string())
-            || self.has(c.cause.name())
-            || c.detail.as_deref().is_some_and(|d| self.has(d))
+            || self.is_in(&c.comm)
+            || self.is_in(&c.pid.to_string())
+            || self.is_in(c.cause.name())
+            || c.detail.as_deref().is_some_and(|d| self.is_in(d))
     }
 
-    /// Of a victim: its name, its number. Which cause it was hit for is not counted.
-    pub(crate) fn victim(&self, v: &VictimTally) -> bool {
-        self.is_empty() || self.has(&v.comm) || self.has(&v.pid.to_string())
+    /// Does a victim pass, by its name or its number? Its causes are not counted, so they can't select it.
+    pub(crate) fn passes_victim(&self, v: &VictimTally) -> bool {
+        self.is_empty() || self.is_in(&v.comm) || self.is_in(&v.pid.to_string())
     }
 
-    /// Of a cause of one process.
-    pub(crate) fn cause(&self, c: &CulpritTally) -> bool {
-        self.text(c.cause.name()) || c.detail.as_deref().is_some_and(|d| self.has(d))
+    /// Does a cause of one process pass?
+    pub(crate) fn passes_cause(&self, c: &CulpritTally) -> bool {
+        self.passes_text(c.cause.name()) || c.detail.as_deref().is_some_and(|d| self.is_in(d))
     }
 
-    /// Of a thread.
-    pub(crate) fn name(&self, comm: &str, id: u32) -> bool {
-        self.text(comm) || self.has(&id.to_string())
+    /// Does a named process or thread pass, by its name or its number?
+    pub(crate) fn passes_named(&self, comm: &str, id: u32) -> bool {
+        self.passes_text(comm) || self.is_in(&id.to_string())
     }
 
-    /// Of any text.
-    pub(crate) fn text(&self, text: &str) -> bool {
-        self.is_empty() || self.has(text)
+    /// Does any other text pass?
+    pub(crate) fn passes_text(&self, text: &str) -> bool {
+        self.is_empty() || self.is_in(text)
     }
 
-    /// What passes. Both culprits and causes are sums over this, so that they agree.
-    pub(crate) fn tally(&self, tally: &Tally) -> Tally {
+    /// The counts that pass. Culprits and causes are both sums over these, so that they agree.
+    pub(crate) fn passing_tally(&self, tally: &Tally) -> Tally {
         if self.is_empty() {
             return tally.clone();
         }
-        let culprits = tally.culprits.iter().filter(|c| self.culprit(c));
-        let victims = tally.victims.iter().filter(|v| self.victim(v));
+        let culprits = tally.culprits.iter().filter(|c| self.passes_culprit(c));
+        let victims = tally.victims.iter().filter(|v| self.passes_victim(v));
         Tally {
             duration_ns: tally.duration_ns,
             culprits: culprits.cloned().collect(),

@@ -1,17 +1,17 @@
-//! An interval as tests see it: two processes, a bystander, four CPUs.
+//! An interval for tests, with two processes, a bystander and four CPUs.
 
 use quell_event::tally_summary::{RegionRow, StackRow};
 use quell_event::{
     Cause, CulpritTally, Histogram, InterruptMatrix, ShootdownCounts, Tally, VictimTally,
 };
 
-use super::detail::{Detail, Thread};
-use super::regions::{Region, Regions};
-use super::sample::{Reading, Sample};
+use super::close_up::{ProcessCloseUp, ThreadShootdowns};
+use super::interval::{LiveInterval, LiveReading};
+use super::regions::{RegionShootdowns, SampledRegions};
 
-const SECOND: u64 = 1_000_000_000;
+const ONE_SECOND_NS: u64 = 1_000_000_000;
 
-pub(super) fn culprit(pid: u32, comm: &str, cause: Cause, shootdowns: u64) -> CulpritTally {
+pub(super) fn culprit_tally(pid: u32, comm: &str, cause: Cause, shootdowns: u64) -> CulpritTally {
     CulpritTally {
         pid,
         comm: comm.to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn culprit(pid: u32, comm: &str, cause: Cause, shootdowns: u64) -> Cu
     }
 }
 
-pub(super) fn victim(pid: u32, comm: &str, bystander: bool, hits: u64) -> VictimTally {
+pub(super) fn victim_tally(pid: u32, comm: &str, bystander: bool, hits: u64) -> VictimTally {
     VictimTally {
         pid,
         comm: comm.to_owned(),
@@ -41,31 +41,31 @@ pub(super) fn victim(pid: u32, comm: &str, bystander: bool, hits: u64) -> Victim
     }
 }
 
-fn histogram(of: u64, n: u64) -> Histogram {
+fn histogram_of(of: u64, n: u64) -> Histogram {
     let mut h = Histogram::default();
     (0..n).for_each(|i| h.record(of + i % 50));
     h
 }
 
-/// One second. CPU 3 is guarded if `guarded`.
-pub(super) fn sample(guarded: bool) -> Sample {
+/// An interval of one second. CPU 3 is isolated if `guarded` is true.
+pub(super) fn overview_interval(guarded: bool) -> LiveInterval {
     let culprits = vec![
-        culprit(4711, "polars", Cause::MadviseDontneed, 9000),
-        culprit(4711, "polars", Cause::Munmap, 345),
-        culprit(812, "postgres", Cause::Munmap, 120),
-        culprit(95, "kswapd0", Cause::Reclaim, 17),
-        culprit(1, "systemd", Cause::Other, 1),
+        culprit_tally(4711, "polars", Cause::MadviseDontneed, 9000),
+        culprit_tally(4711, "polars", Cause::Munmap, 345),
+        culprit_tally(812, "postgres", Cause::Munmap, 120),
+        culprit_tally(95, "kswapd0", Cause::Reclaim, 17),
+        culprit_tally(1, "systemd", Cause::Other, 1),
     ];
     let tally = Tally {
-        duration_ns: SECOND,
+        duration_ns: ONE_SECOND_NS,
         victims: vec![
-            victim(4711, "polars", false, 18_000),
-            victim(2000, "game-loop", true, 900),
-            victim(0, "swapper", true, 66),
+            victim_tally(4711, "polars", false, 18_000),
+            victim_tally(2000, "game-loop", true, 900),
+            victim_tally(0, "swapper", true, 66),
         ],
-        wait: histogram(4000, 9483),
-        delay: histogram(3000, 18_966),
-        stall: histogram(600, 18_966),
+        wait: histogram_of(4000, 9483),
+        delay: histogram_of(3000, 18_966),
+        stall: histogram_of(600, 18_966),
         culprits,
         ..Tally::default()
     };
@@ -74,28 +74,28 @@ pub(super) fn sample(guarded: bool) -> Sample {
         matrix.set_hits(c, v, n);
     }
     let guard = Tally {
-        duration_ns: SECOND,
-        culprits: vec![culprit(812, "postgres", Cause::Munmap, 133)],
+        duration_ns: ONE_SECOND_NS,
+        culprits: vec![culprit_tally(812, "postgres", Cause::Munmap, 133)],
         ..Tally::default()
     };
-    let now = Reading {
+    let now = LiveReading {
         tally,
         matrix,
         guard: guarded.then_some(guard),
     };
-    let before = Reading {
+    let before = LiveReading {
         matrix: InterruptMatrix::new(4),
-        ..Reading::default()
+        ..LiveReading::default()
     };
     let isolated: &[u32] = if guarded { &[3] } else { &[] };
-    Sample {
-        regions: Some(regions()),
-        ..Sample::between(&before, &now, "raw_tp", &[0, 1, 2, 3], isolated)
+    LiveInterval {
+        regions: Some(sampled_regions()),
+        ..LiveInterval::between_readings(&before, &now, "raw_tp", &[0, 1, 2, 3], isolated)
     }
 }
 
-fn regions() -> Regions {
-    let region = |pid, comm: &str, cause: Cause, region: &str, shootdowns| Region {
+fn sampled_regions() -> SampledRegions {
+    let region = |pid, comm: &str, cause: Cause, region: &str, shootdowns| RegionShootdowns {
         pid,
         comm: comm.to_owned(),
         cause: cause.name(),
@@ -103,7 +103,7 @@ fn regions() -> Regions {
         shootdowns,
     };
     let arenas = "anonymous memory of jemalloc (polars.abi3.so)";
-    Regions {
+    SampledRegions {
         shootdowns: 243,
         one_in: 39,
         regions: vec![
@@ -121,9 +121,9 @@ fn regions() -> Regions {
     }
 }
 
-/// The process 4711 looked at closely.
-pub(super) fn close() -> Sample {
-    let thread = |tid, comm: &str, shootdowns| Thread {
+/// An interval with a close look at process 4711.
+pub(super) fn close_up_interval() -> LiveInterval {
+    let thread = |tid, comm: &str, shootdowns| ThreadShootdowns {
         tid,
         comm: comm.to_owned(),
         shootdowns,
@@ -136,8 +136,8 @@ pub(super) fn close() -> Sample {
         shootdowns,
         cause: cause.to_owned(),
     };
-    Sample {
-        detail: Some(Detail {
+    LiveInterval {
+        close_up: Some(ProcessCloseUp {
             ended: false,
             pid: 4711,
             threads: vec![thread(4720, "polars-3", 6000), thread(4711, "polars", 3345)],
@@ -160,8 +160,8 @@ pub(super) fn close() -> Sample {
             sampled: 1000,
             one_in: 9,
             lost: 0,
-            duration_ns: SECOND,
+            duration_ns: ONE_SECOND_NS,
         }),
-        ..sample(false)
+        ..overview_interval(false)
     }
 }

@@ -1,33 +1,33 @@
-//! Tables as data: what the screen and the text both print.
+//! Tables as data, which the screen and the text both print.
 
 use std::cmp::Ordering;
 
 use crate::show::units::count;
 
-/// What a column is sorted by. Exact, where the cell is rounded.
+/// The value that a row is sorted by. It is exact where the cell is rounded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
+pub(crate) enum SortKey {
     Number(u64),
     Text(String),
 }
 
-/// A column.
+/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
+pub(crate) struct GridColumn {
     pub(crate) title: &'static str,
-    /// Numbers stand to the right.
+    /// Whether its cells are aligned to the right, as numbers are.
     pub(crate) right: bool,
-    /// Sorted from small to large by default: names and process numbers.
+    /// Whether it is sorted from small to large at first, as names and process numbers are.
     pub(crate) ascending: bool,
-    /// Left out first where there is little room.
+    /// Whether it is left out first where there is little room.
     pub(crate) spare: bool,
-    /// Its texts are long: others make room for it.
+    /// Whether its texts are long, so that others make room for it.
     pub(crate) long: bool,
 }
 
-impl Column {
+impl GridColumn {
     /// A column of counts or times.
-    pub(crate) const fn number(title: &'static str) -> Self {
+    pub(crate) const fn of_numbers(title: &'static str) -> Self {
         Self {
             title,
             right: true,
@@ -38,7 +38,7 @@ impl Column {
     }
 
     /// A column of names.
-    pub(crate) const fn name(title: &'static str) -> Self {
+    pub(crate) const fn of_names(title: &'static str) -> Self {
         Self {
             title,
             right: false,
@@ -49,7 +49,7 @@ impl Column {
     }
 
     /// A column of process or thread numbers.
-    pub(crate) const fn id(title: &'static str) -> Self {
+    pub(crate) const fn of_ids(title: &'static str) -> Self {
         Self {
             title,
             right: true,
@@ -59,22 +59,22 @@ impl Column {
         }
     }
 
-    /// The same, left out where there is little room.
-    pub(crate) const fn spare(self) -> Self {
+    /// The same column, left out where there is little room.
+    pub(crate) const fn as_spare(self) -> Self {
         Self {
             spare: true,
             ..self
         }
     }
 
-    /// The same, with long texts.
-    pub(crate) const fn long(self) -> Self {
+    /// The same column, with long texts.
+    pub(crate) const fn as_long(self) -> Self {
         Self { long: true, ..self }
     }
 }
 
-/// How many shootdowns were looked at, of which one in so many was: 0 where none was yet.
-pub(super) fn seen(shootdowns: u64, one_in: u64) -> String {
+/// Says how many shootdowns were sampled, and that these are one in so many of all: 0 where none was sampled yet.
+pub(super) fn sampling_text(shootdowns: u64, one_in: u64) -> String {
     let all = match one_in {
         0 | 1 => String::new(),
         n => format!(", one in {}", count(n)),
@@ -82,16 +82,16 @@ pub(super) fn seen(shootdowns: u64, one_in: u64) -> String {
     format!("of {} seen{all}", count(shootdowns))
 }
 
-/// How many rows a filter leaves; nothing where it leaves all.
+/// Says how many rows a filter leaves; the text is empty where it leaves all.
 pub(super) fn left_by_filter(shown: usize, all: usize) -> String {
     if shown == all {
         return String::new();
     }
-    passed(shown, all)
+    passed_text(shown, all)
 }
 
-/// How many rows there are, of how many without the filter.
-pub(super) fn passed(shown: usize, all: usize) -> String {
+/// Says how many rows pass the filter, and how many there are without it.
+pub(super) fn passed_text(shown: usize, all: usize) -> String {
     format!(
         "{} of {} pass the filter",
         count(shown as u64),
@@ -99,16 +99,16 @@ pub(super) fn passed(shown: usize, all: usize) -> String {
     )
 }
 
-/// What a row is about.
+/// The subject of a row, by which its choice is kept from interval to interval.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Id {
+pub(crate) enum RowId {
     Process(u32),
-    /// And whether it is a bystander.
+    /// A process, and whether it is a bystander.
     Victim(u32, bool),
-    /// And the kernel's function, where the cause is `other`.
+    /// A cause, and the kernel's function where the cause is `other`.
     Cause(String, Option<String>),
     Thread(u32),
-    /// A process, and what lies there.
+    /// A process, and one of its regions.
     Region(u32, String),
     /// A kernel function, and the process that called it.
     Call(String, u32),
@@ -117,50 +117,50 @@ pub(crate) enum Id {
 
 /// How a row stands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum RowMark {
     #[default]
     None,
-    /// Hit for memory that is not its own.
+    /// The process was hit for memory that is not its own.
     Bystander,
-    /// Something that should not be.
+    /// Something happened that should not.
     Alarm,
-    /// A detail of the row above.
+    /// The row is a detail of the one above.
     Minor,
 }
 
-/// A row.
+/// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) id: Id,
+pub(crate) struct GridRow {
+    pub(crate) id: RowId,
     pub(crate) cells: Vec<String>,
-    pub(crate) keys: Vec<Key>,
-    pub(crate) mark: Mark,
+    pub(crate) keys: Vec<SortKey>,
+    pub(crate) mark: RowMark,
 }
 
-/// Which column a table is sorted by, and whether the other way round.
+/// Which column a table is sorted by, and whether in the opposite direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sort {
+pub(crate) struct SortOrder {
     pub(crate) column: usize,
     pub(crate) reverse: bool,
 }
 
-/// A table.
+/// A table, with all its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grid {
     pub(crate) title: String,
-    /// Behind the title, such as what a filter leaves out.
+    /// Stands behind the title, and says for example how many rows a filter leaves out.
     pub(crate) note: String,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) lines: Vec<Line>,
-    /// False where the order of the rows means something.
+    pub(crate) columns: Vec<GridColumn>,
+    pub(crate) lines: Vec<GridRow>,
+    /// False where the order of the rows has a meaning of its own.
     pub(crate) sortable: bool,
-    /// What stands there if there is no row.
+    /// Stands in place of the rows if there is none.
     pub(crate) empty: &'static str,
 }
 
 impl Grid {
-    /// Sorts the rows. Equal ones are in the order of what they are about, so that they don't jump.
-    pub(crate) fn sort(&mut self, sort: Sort) {
+    /// Sorts the rows. Equal ones are ordered by their subject, so that they don't jump.
+    pub(crate) fn sort_rows(&mut self, sort: SortOrder) {
         if !self.sortable {
             return;
         }
@@ -178,8 +178,8 @@ impl Grid {
         });
     }
 
-    /// By what it is sorted, in words; empty where it is not.
-    pub(crate) fn order(&self, sort: Sort) -> String {
+    /// Names the column and the direction of the order; empty where the table is not sorted.
+    pub(crate) fn order_label(&self, sort: SortOrder) -> String {
         match self.columns.get(sort.column) {
             Some(column) if self.sortable => {
                 let arrow = if column.ascending == sort.reverse {

@@ -1,70 +1,70 @@
 //! The matrix of culprit CPU by victim CPU, cut to the room that there is.
 
-use super::sample::Sample;
+use super::interval::LiveInterval;
 use crate::show::units::short;
 
-/// Of a number: five characters and a space.
-const WIDE: usize = 6;
-/// The culprits' CPUs, left of the cells.
-pub(crate) const LABEL: usize = 5;
-/// Shades of a cell of one character.
-const SHADES: [char; 6] = ['·', '░', '▒', '▓', '█', '█'];
+/// A cell with a number has five characters and a space.
+const NUMBER_CELL_CHARS: usize = 6;
+/// The numbers of the culprits' CPUs stand left of the cells.
+pub(crate) const LABEL_CHARS: usize = 5;
+/// The shades that stand for numbers where a cell has only one character.
+const CELL_SHADES: [char; 6] = ['·', '░', '▒', '▓', '█', '█'];
 
-/// One pair of CPUs.
+/// The hits between one pair of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cell {
+pub(crate) struct HeatCell {
     pub(crate) text: String,
-    /// 0 nothing to 5 the most.
+    /// From 0 for no hit to 5 for the most.
     pub(crate) heat: usize,
-    /// A hit at a CPU that nobody should disturb.
+    /// Whether it is a hit at a CPU that nobody should disturb.
     pub(crate) alarm: bool,
 }
 
 /// The matrix as it is to be drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heat {
+pub(crate) struct HeatMap {
     /// Characters of a cell, with the space before it.
     pub(crate) width: usize,
     /// The victims' CPUs, and whether nobody should disturb them.
     pub(crate) victims: Vec<(u32, bool)>,
-    /// The culprits' CPUs, each with a cell for each victim's.
-    pub(crate) rows: Vec<(u32, Vec<Cell>)>,
-    /// What is left out.
+    /// The culprits' CPUs, each with a cell for every victim's CPU.
+    pub(crate) rows: Vec<(u32, Vec<HeatCell>)>,
+    /// Says how many CPUs are left out; empty where none is.
     pub(crate) note: String,
 }
 
-/// The matrix in a room of so many characters and rows of cells. Where not all CPUs fit, the busiest
-/// are shown; where numbers don't fit, shades.
-pub(crate) fn heat(sample: &Sample, width: usize, height: usize) -> Heat {
-    let all = &sample.online;
-    let room = width.saturating_sub(LABEL);
-    let cell = if all.len() * WIDE <= room || room < 2 * WIDE {
-        WIDE
+/// Fits the matrix into a room of so many characters and rows of cells. Where not all CPUs fit, the busiest are shown; where
+/// numbers don't fit, shades stand for them.
+pub(crate) fn heat_map(interval: &LiveInterval, width: usize, height: usize) -> HeatMap {
+    let all = &interval.online;
+    let room = width.saturating_sub(LABEL_CHARS);
+    let cell = if all.len() * NUMBER_CELL_CHARS <= room || room < 2 * NUMBER_CELL_CHARS {
+        NUMBER_CELL_CHARS
     } else {
         1
     };
-    let guarded = |cpu: u32| sample.alarm.as_ref().is_some_and(|a| a.guards(cpu));
-    let victims = busiest(all, room / cell, |c| {
-        (guarded(c), sample.matrix.hits_taken_by(c as usize))
+    let guarded = |cpu: u32| interval.alarm.as_ref().is_some_and(|a| a.is_guarded(cpu));
+    let victims = busiest_cpus(all, room / cell, |c| {
+        (guarded(c), interval.matrix.hits_taken_by(c as usize))
     });
-    let culprits = busiest(all, height, |c| {
-        (false, sample.matrix.hits_asked_by(c as usize))
+    let culprits = busiest_cpus(all, height, |c| {
+        (false, interval.matrix.hits_asked_by(c as usize))
     });
     let most = culprits
         .iter()
         .flat_map(|&c| victims.iter().map(move |&v| (c, v)))
-        .map(|(c, v)| sample.matrix.hits_between(c as usize, v as usize))
+        .map(|(c, v)| interval.matrix.hits_between(c as usize, v as usize))
         .max()
         .unwrap_or(0);
     let rows = culprits.iter().map(|&c| {
         let cells = victims.iter().map(|&v| {
-            let hits = sample.matrix.hits_between(c as usize, v as usize);
-            let heat = level(hits, most);
-            Cell {
+            let hits = interval.matrix.hits_between(c as usize, v as usize);
+            let heat = heat_level(hits, most);
+            HeatCell {
                 text: match (cell, hits) {
-                    (1, _) => SHADES[heat].to_string(),
+                    (1, _) => CELL_SHADES[heat].to_string(),
                     (_, 0) => "·".to_owned(),
-                    _ => short(per_second(hits, sample.duration_ns())),
+                    _ => short(per_second(hits, interval.duration_ns())),
                 },
                 heat,
                 alarm: hits > 0 && guarded(v),
@@ -73,7 +73,7 @@ pub(crate) fn heat(sample: &Sample, width: usize, height: usize) -> Heat {
         (c, cells.collect())
     });
     let left_out = all.len() > victims.len() || all.len() > culprits.len();
-    Heat {
+    HeatMap {
         width: cell,
         rows: rows.collect(),
         note: if left_out {
@@ -94,12 +94,12 @@ fn per_second(hits: u32, duration_ns: u64) -> u64 {
     if duration_ns == 0 {
         return 0;
     }
-    // one that came is not none
+    // a hit that came is never shown as none
     ((f64::from(hits) * 1e9 / duration_ns as f64).round() as u64).max(1)
 }
 
-/// By the logarithm: a CPU that is hit ten times less is still to be seen.
-fn level(hits: u32, most: u32) -> usize {
+/// The level grows with the logarithm, so that a CPU with a tenth of the hits is still visible.
+fn heat_level(hits: u32, most: u32) -> usize {
     if hits == 0 || most == 0 {
         return 0;
     }
@@ -107,8 +107,8 @@ fn level(hits: u32, most: u32) -> usize {
     1 + (share * 4.0).round().min(4.0) as usize
 }
 
-/// At most so many CPUs, those with the highest keys, in their own order.
-fn busiest<K: Ord>(all: &[u32], most: usize, key: impl Fn(u32) -> K) -> Vec<u32> {
+/// Selects at most `most` CPUs with the highest keys, and keeps their own order.
+fn busiest_cpus<K: Ord>(all: &[u32], most: usize, key: impl Fn(u32) -> K) -> Vec<u32> {
     if all.len() <= most {
         return all.to_vec();
     }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use quell_event::InterruptMatrix;
 
-    fn sample(cpus: u32) -> Sample {
+    fn interval(cpus: u32) -> LiveInterval {
         let mut matrix = InterruptMatrix::new(cpus as usize);
         for c in 0..cpus as usize {
             for v in 0..cpus as usize {
@@ -136,31 +136,31 @@ mod tests {
                 }
             }
         }
-        let mut sample = Sample {
+        let mut interval = LiveInterval {
             online: (0..cpus).collect(),
             matrix,
-            ..Sample::default()
+            ..LiveInterval::default()
         };
-        sample.summary.duration_ns = 1_000_000_000;
-        sample
+        interval.summary.duration_ns = 1_000_000_000;
+        interval
     }
 
     /// Check that numbers are shown where they fit, shades where they don't, and the busiest CPUs where not even those do, and that it says so.
     #[test]
     fn it_is_cut_to_the_room() {
-        let small = heat(&sample(4), 40, 10);
+        let small = heat_map(&interval(4), 40, 10);
         assert_eq!(
             (small.width, small.rows.len(), small.note.as_str()),
-            (WIDE, 4, "")
+            (NUMBER_CELL_CHARS, 4, "")
         );
         assert_eq!(small.rows[1].1[0].text, "700");
-        let shades = heat(&sample(32), 60, 40);
+        let shades = heat_map(&interval(32), 60, 40);
         assert_eq!((shades.width, shades.victims.len()), (1, 32));
         assert_eq!(shades.note, "");
-        let cut = heat(&sample(128), 60, 10);
+        let cut = heat_map(&interval(128), 60, 10);
         assert_eq!((cut.victims.len(), cut.rows.len()), (55, 10));
         assert_eq!(cut.note, "the busiest 10 × 55 of 128 CPUs");
         assert!(cut.rows.iter().any(|(c, _)| *c == 127));
-        assert_eq!(heat(&sample(3), 0, 0).rows.len(), 0);
+        assert_eq!(heat_map(&interval(3), 0, 0).rows.len(), 0);
     }
 }

@@ -1,32 +1,33 @@
-//! The live view: what one interval holds, what the user looks at, and how it is drawn.
+//! The live view: the counts of one interval, the state of the view, and how it is drawn.
 //!
 //! ```text
-//! source ──> sample ──> grid ──┬──> draw ──> term
-//!   watcher, sampler ─────┘ ▲  └──> text
-//!                  keys ──> state
+//! interval_source ──> interval ──> grid ──┬──> draw ──> terminal
+//!   watcher, sampler ────────────────┘ ▲  └──> text
+//!                             keys ──> state
 //! ```
 //!
-//! Only `source`, `watcher`, `attach` and `sampler` touch the kernel, and only `term` the terminal; all between is pure.
+//! Only `interval_source`, `watcher`, `attach` and `sampler` touch the kernel, and only `terminal` the terminal; all between is
+//! pure.
 
 pub(crate) mod account;
 mod alarm;
 pub(crate) mod attach;
 mod calls;
-pub(crate) mod detail;
+pub(crate) mod close_up;
 pub(crate) mod draw;
 pub(crate) mod filter;
 pub(crate) mod grid;
 pub(crate) mod heat;
+pub(crate) mod interval;
+pub(crate) mod interval_source;
 pub(crate) mod json;
 mod keys;
 pub(crate) mod regions;
 mod rows;
-pub(crate) mod sample;
 mod sampler;
-pub(crate) mod source;
 pub(crate) mod state;
 mod tables;
-pub(crate) mod term;
+pub(crate) mod terminal;
 pub(crate) mod text;
 mod watcher;
 

@@ -1,8 +1,7 @@
-//! What lies at the ranges of everybody's shootdowns.
+//! The regions of memory at the ranges of everybody's shootdowns.
 //!
-//! The counts know no addresses. So one in so many shootdowns leaves a sample, some hundreds a second
-//! whatever the rate, and the exact count of each process and cause is shared out among its regions as
-//! the samples are.
+//! The counts hold no addresses. So one in so many shootdowns leaves a sample, some hundreds a second whatever the rate, and the
+//! exact count of each process and cause is divided among its regions in proportion to the samples.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,41 +11,41 @@ use quell_event::{Cause, Tally};
 use quell_probe::ShootdownSample;
 use serde::Serialize;
 
-use super::filter::Filter;
-use super::grid::{Column, Grid, Id, Key, Line, Mark, passed, seen};
+use super::filter::RowFilter;
+use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, passed_text, sampling_text};
 use crate::show::units::{count, rate};
 
-/// What lies somewhere, in one interval.
+/// The shootdowns of one process and cause at one region, in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Region {
+pub(crate) struct RegionShootdowns {
     pub(crate) pid: u32,
-    /// As among the culprits: threads may have other names.
+    /// The name that the process has among the culprits: its threads may have others.
     pub(crate) comm: String,
     pub(crate) cause: &'static str,
     pub(crate) region: String,
-    /// About how many, from the samples.
+    /// The count is an estimate from the samples.
     pub(crate) shootdowns: u64,
 }
 
 /// The regions of one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Regions {
-    /// How many shootdowns were looked at.
+pub(crate) struct SampledRegions {
+    /// How many shootdowns were sampled.
     pub(crate) shootdowns: u64,
-    /// One in so many, on average.
+    /// One in so many shootdowns was sampled, on average.
     pub(crate) one_in: u64,
-    /// Most shootdowns first. What was not looked at has none.
-    pub(crate) regions: Vec<Region>,
+    /// The regions, most shootdowns first. Shootdowns that were not sampled add none.
+    pub(crate) regions: Vec<RegionShootdowns>,
 }
 
-/// The regions of an interval of so many ns, as a table; `None` where they can't be known.
+/// The table of the regions of an interval of so many ns. `regions` is `None` where they can't be known.
 pub(crate) fn grid_of_regions(
-    regions: Option<&Regions>,
+    regions: Option<&SampledRegions>,
     duration_ns: u64,
-    filter: &Filter,
+    filter: &RowFilter,
 ) -> Grid {
     match regions {
-        Some(regions) => regions.grid(filter, duration_ns),
+        Some(regions) => regions.region_grid(filter, duration_ns),
         None => Grid {
             title: "Regions".to_owned(),
             empty: match duration_ns {
@@ -58,11 +57,13 @@ pub(crate) fn grid_of_regions(
     }
 }
 
-impl Regions {
-    /// By process and region, of what passes the filter.
-    fn grid(&self, filter: &Filter, duration_ns: u64) -> Grid {
-        let passes = |r: &&Region| {
-            filter.name(&r.comm, r.pid) || filter.text(r.cause) || filter.text(&r.region)
+impl SampledRegions {
+    /// The table by process and region, of the rows that pass the filter.
+    fn region_grid(&self, filter: &RowFilter, duration_ns: u64) -> Grid {
+        let passes = |r: &&RegionShootdowns| {
+            filter.passes_named(&r.comm, r.pid)
+                || filter.passes_text(r.cause)
+                || filter.passes_text(&r.region)
         };
         let mut sums: BTreeMap<(u32, &str), (&str, u64)> = BTreeMap::new();
         for r in self.regions.iter().filter(passes) {
@@ -71,8 +72,8 @@ impl Regions {
         }
         let mut rows: Vec<_> = sums.into_iter().collect();
         rows.sort_by_key(|(_, (_, n))| Reverse(*n));
-        let lines = rows.into_iter().map(|((pid, region), (comm, n))| Line {
-            id: Id::Region(pid, region.to_owned()),
+        let lines = rows.into_iter().map(|((pid, region), (comm, n))| GridRow {
+            id: RowId::Region(pid, region.to_owned()),
             cells: vec![
                 rate(n, duration_ns),
                 pid.to_string(),
@@ -80,27 +81,27 @@ impl Regions {
                 region.to_owned(),
             ],
             keys: vec![
-                Key::Number(n),
-                Key::Number(pid.into()),
-                Key::Text(comm.to_owned()),
-                Key::Text(region.to_owned()),
+                SortKey::Number(n),
+                SortKey::Number(pid.into()),
+                SortKey::Text(comm.to_owned()),
+                SortKey::Text(region.to_owned()),
             ],
-            mark: Mark::None,
+            mark: RowMark::None,
         });
-        let lines: Vec<Line> = lines.collect();
-        let mut note = format!("about, {}", seen(self.shootdowns, self.one_in));
+        let lines: Vec<GridRow> = lines.collect();
+        let mut note = format!("about, {}", sampling_text(self.shootdowns, self.one_in));
         if !filter.is_empty() {
             let all: HashSet<_> = self.regions.iter().map(|r| (r.pid, &r.region)).collect();
-            note = format!("{}, {note}", passed(lines.len(), all.len()));
+            note = format!("{}, {note}", passed_text(lines.len(), all.len()));
         }
         Grid {
             title: format!("Regions {}", count(lines.len() as u64)),
             note,
             columns: vec![
-                Column::number("shoot/s"),
-                Column::id("pid").spare(),
-                Column::name("name"),
-                Column::name("region").long(),
+                GridColumn::of_numbers("shoot/s"),
+                GridColumn::of_ids("pid").as_spare(),
+                GridColumn::of_names("name"),
+                GridColumn::of_names("region").as_long(),
             ],
             lines,
             sortable: true,
@@ -109,19 +110,18 @@ impl Regions {
     }
 }
 
-/// Samples of a process and cause that came before their counts: so many of the counts that follow are
-/// shared out already.
-pub(super) type Ahead = HashMap<(u32, Cause), u64>;
+/// How many samples of a process and cause came before their counts: so many of the counts that follow are shared out already.
+pub(super) type SharedAhead = HashMap<(u32, Cause), u64>;
 
-/// Shares out the count of each process and cause as its samples are, each by what it stands for.
-/// `samples` have the number of what lies there. From interval to interval, `ahead` goes along.
+/// Divides the count of each process and cause among its regions. Each sample weighs as many shootdowns as it stands for, and
+/// carries the number of its region in `samples`. The caller keeps `ahead` from interval to interval.
 pub(super) fn share_out(
     samples: &[(&ShootdownSample, u32)],
     names: &[String],
     tally: &Tally,
     culprits: &[CulpritRow],
-    ahead: &mut Ahead,
-) -> Vec<Region> {
+    ahead: &mut SharedAhead,
+) -> Vec<RegionShootdowns> {
     let mut counts: HashMap<(u32, Cause), u64> = HashMap::new();
     for c in &tally.culprits {
         *counts.entry((c.pid, c.cause)).or_default() += c.counts.shootdowns;
@@ -144,13 +144,13 @@ pub(super) fn share_out(
     let mut rows = Vec::new();
     for ((pid, cause), (seen, regions)) in found {
         let counted = counts.get(&(pid, cause)).copied().unwrap_or(0);
-        // the counts are some shootdowns behind: what was seen was there
+        // the counts are some shootdowns behind the samples, and a sampled shootdown did happen
         let all = counted.max(seen);
         if seen > counted {
             *ahead.entry((pid, cause)).or_default() += seen - counted;
         }
-        for (region, shootdowns) in shares(&regions, all) {
-            rows.push(Region {
+        for (region, shootdowns) in proportional_shares(&regions, all) {
+            rows.push(RegionShootdowns {
                 pid,
                 comm: comms.get(&pid).copied().unwrap_or_default().to_owned(),
                 cause: cause.name(),
@@ -163,8 +163,8 @@ pub(super) fn share_out(
     rows
 }
 
-/// Divides `all` by these weights, so that the shares add up to it: what rounding leaves is the largest's.
-fn shares(weights: &BTreeMap<u32, u64>, all: u64) -> Vec<(u32, u64)> {
+/// Divides `all` by these weights, so that the shares add up to it: the largest share gets the remainder of the rounding.
+fn proportional_shares(weights: &BTreeMap<u32, u64>, all: u64) -> Vec<(u32, u64)> {
     let sum: u128 = weights.values().map(|&w| u128::from(w)).sum();
     let share = |w: u64| u128::from(all) * u128::from(w) / sum.max(1);
     let mut shares: Vec<(u32, u64)> = weights
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn counts_are_shared_out() {
         let culprits = vec![
-            fixture::culprit(7, "x", Cause::Munmap, 900),
-            fixture::culprit(7, "x", Cause::Mprotect, 50),
-            fixture::culprit(8, "y", Cause::Munmap, 10),
-            fixture::culprit(0, "(more)", Cause::Other, 70),
+            fixture::culprit_tally(7, "x", Cause::Munmap, 900),
+            fixture::culprit_tally(7, "x", Cause::Mprotect, 50),
+            fixture::culprit_tally(8, "y", Cause::Munmap, 10),
+            fixture::culprit_tally(0, "(more)", Cause::Other, 70),
         ];
         let tally = Tally {
             culprits,
@@ -224,7 +224,7 @@ mod tests {
             &names,
             &tally,
             &summary.culprits,
-            &mut Ahead::new(),
+            &mut SharedAhead::new(),
         );
         let found: Vec<_> = found
             .iter()
@@ -246,13 +246,13 @@ mod tests {
         fn late_counts_are_not_shared_out_again(seen in proptest::collection::vec(1usize..20, 1..10), late in proptest::collection::vec(0u64..5, 10)) {
             let names = ["heap".to_owned()];
             let one = sample(7, Cause::Munmap, 1);
-            let mut ahead = Ahead::new();
+            let mut ahead = SharedAhead::new();
             let (mut all, mut counted) = (0, 0);
             for (n, late) in seen.into_iter().zip(late) {
                 all += n as u64;
                 // never less than was counted before
                 let now = all.saturating_sub(late).max(counted);
-                let culprits = vec![fixture::culprit(7, "x", Cause::Munmap, now - counted)];
+                let culprits = vec![fixture::culprit_tally(7, "x", Cause::Munmap, now - counted)];
                 counted = now;
                 let tally = Tally { culprits, ..Tally::default() };
                 let samples = vec![(&one, 0); n];
@@ -268,7 +268,7 @@ mod tests {
         #[test]
         fn shares_add_up(weights in proptest::collection::btree_map(any::<u32>(), 1u64..1 << 40, 1..20), all in any::<u32>()) {
             let all = u64::from(all);
-            let found = shares(&weights, all);
+            let found = proportional_shares(&weights, all);
             prop_assert_eq!(found.iter().map(|s| s.1).sum::<u64>(), all);
             let sum: u64 = weights.values().sum();
             let largest = found.iter().map(|s| s.1).max();

@@ -5,38 +5,45 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
 
-use super::draw::{Look, draw};
-use super::fixture::{close, sample};
-use super::state::{Action, State};
+use super::draw::{ScreenStyle, draw_view};
+use super::fixture::{close_up_interval, overview_interval};
+use super::state::{KeyAction, ViewState};
 use super::{json, text};
 
-fn state(guarded: bool) -> State {
-    let mut state = State::new("everything: where the time goes".to_owned());
+fn state_of_overview(guarded: bool) -> ViewState {
+    let mut state = ViewState::new("everything: where the time goes".to_owned());
     for _ in 0..12 {
-        state.take(sample(guarded));
+        state.take_interval(overview_interval(guarded));
     }
     state
 }
 
-fn press(state: &mut State, keys: &str) {
+fn press_keys(state: &mut ViewState, keys: &str) {
     for c in keys.chars() {
         let code = match c {
             '\t' => KeyCode::Tab,
             c => KeyCode::Char(c),
         };
-        state.key(KeyEvent::new(code, KeyModifiers::NONE));
+        state.handle_key(KeyEvent::new(code, KeyModifiers::NONE));
     }
 }
 
-fn terminal(state: &State, width: u16, height: u16, color: bool) -> Terminal<TestBackend> {
+fn drawn_terminal(
+    state: &ViewState,
+    width: u16,
+    height: u16,
+    color: bool,
+) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|f| draw(f, state, Look { color })).unwrap();
+    terminal
+        .draw(|f| draw_view(f, state, ScreenStyle { color }))
+        .unwrap();
     terminal
 }
 
 /// The lines, without spaces at their ends.
-fn screen(state: &State, width: u16, height: u16) -> String {
-    let terminal = terminal(state, width, height, true);
+fn screen_text(state: &ViewState, width: u16, height: u16) -> String {
+    let terminal = drawn_terminal(state, width, height, true);
     let buffer = terminal.backend().buffer();
     let line = |y| {
         let cells = (0..width).map(|x| buffer[(x, y)].symbol());
@@ -48,7 +55,7 @@ fn screen(state: &State, width: u16, height: u16) -> String {
 /// Check what is seen at 80x24.
 #[test]
 fn small() {
-    insta::assert_snapshot!(screen(&state(false), 80, 24), @r"
+    insta::assert_snapshot!(screen_text(&state_of_overview(false), 80, 24), @r"
     quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
@@ -79,7 +86,7 @@ fn small() {
 /// Check what is seen at 120x40, with an isolated CPU that was hit.
 #[test]
 fn large_with_an_alarm() {
-    insta::assert_snapshot!(screen(&state(true), 120, 40), @r"
+    insta::assert_snapshot!(screen_text(&state_of_overview(true), 120, 40), @r"
     quell top  everything: where the time goes  every 1.00 s
     ISOLATED CPU 3 HIT 266/s by postgres (812): munmap
     shootdowns    9,483/s  18,966 victims, 2.00 each                                                            ████████████
@@ -126,9 +133,9 @@ fn large_with_an_alarm() {
 /// Check that the regions have the lower half at 80x24, and that it is said where they can't be known.
 #[test]
 fn regions() {
-    let mut state = state(false);
-    press(&mut state, "5");
-    insta::assert_snapshot!(screen(&state, 80, 24), @r"
+    let mut state = state_of_overview(false);
+    press_keys(&mut state, "5");
+    insta::assert_snapshot!(screen_text(&state, 80, 24), @r"
     quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
@@ -154,19 +161,19 @@ fn regions() {
 
     q quit  ? help  Enter open  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");
-    state.sample.regions = None;
-    assert!(screen(&state, 80, 24).contains("not known with --cpu"));
+    state.interval.regions = None;
+    assert!(screen_text(&state, 80, 24).contains("not known with --cpu"));
     let open = KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE);
-    assert_eq!(state.key(open), Action::None);
+    assert_eq!(state.handle_key(open), KeyAction::None);
 }
 
 /// Check what is seen of one process.
 #[test]
 fn one_process() {
-    let mut state = state(false);
-    state.open(4711, "polars".to_owned());
-    state.take(close());
-    insta::assert_snapshot!(screen(&state, 120, 30), @r"
+    let mut state = state_of_overview(false);
+    state.open_process(4711, "polars".to_owned());
+    state.take_interval(close_up_interval());
+    insta::assert_snapshot!(screen_text(&state, 120, 30), @r"
     quell top  everything: where the time goes  every 1.00 s  › polars (4711)
     shootdowns    9,483/s  18,966 victims, 2.00 each                                                           █████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs                                               █████████████
@@ -198,23 +205,23 @@ fn one_process() {
 
     q quit  ? help  Esc back  Tab pane  ←→ r sort  z zoom  p pause  / filter
     ");
-    assert!(!screen(&state, 120, 30).contains("has ended"));
-    if let Some(detail) = &mut state.sample.detail {
-        detail.ended = true;
+    assert!(!screen_text(&state, 120, 30).contains("has ended"));
+    if let Some(close_up) = &mut state.interval.close_up {
+        close_up.ended = true;
     }
-    assert!(screen(&state, 120, 30).contains("polars (4711) has ended"));
-    let text = text::text(&state.sample, "", 1, 10);
+    assert!(screen_text(&state, 120, 30).contains("polars (4711) has ended"));
+    let text = text::interval_text(&state.interval, "", 1, 10);
     assert!(text.contains("Process 4711, which has ended"), "{text}");
 }
 
 /// Check that the matrix takes the place of the lower tables where there is little room, and a filter says what passes.
 #[test]
 fn matrix_and_filter() {
-    let mut state = state(false);
-    press(&mut state, "/munmap");
-    state.key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
-    press(&mut state, "m");
-    insta::assert_snapshot!(screen(&state, 80, 24), @r"
+    let mut state = state_of_overview(false);
+    press_keys(&mut state, "/munmap");
+    state.handle_key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
+    press_keys(&mut state, "m");
+    insta::assert_snapshot!(screen_text(&state, 80, 24), @r"
     quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait        38.2 ms/s  p50 4.00 µs, p99 4.05 µs, max 4.05 µs        ████████████
@@ -245,9 +252,9 @@ fn matrix_and_filter() {
 /// Check the help.
 #[test]
 fn help() {
-    let mut state = state(false);
-    press(&mut state, "?");
-    insta::assert_snapshot!(screen(&state, 80, 24), @r"
+    let mut state = state_of_overview(false);
+    press_keys(&mut state, "?");
+    insta::assert_snapshot!(screen_text(&state, 80, 24), @r"
     quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
     wait      ┌ Help ────────────────────────────────────────────────────┐██████████
@@ -278,7 +285,7 @@ fn help() {
 /// Check that a terminal that is too small is told so.
 #[test]
 fn too_small() {
-    insta::assert_snapshot!(screen(&state(false), 30, 5), @r"
+    insta::assert_snapshot!(screen_text(&state_of_overview(false), 30, 5), @r"
     quell top: too small
     30x5 of 50x14
     q quits
@@ -289,7 +296,7 @@ fn too_small() {
 #[test]
 fn alarms_are_loud() {
     for color in [true, false] {
-        let terminal = terminal(&state(true), 120, 40, color);
+        let terminal = drawn_terminal(&state_of_overview(true), 120, 40, color);
         let buffer = terminal.backend().buffer();
         let alarm = &buffer[(0, 1)];
         assert!(alarm.modifier.contains(Modifier::REVERSED | Modifier::BOLD));
@@ -315,9 +322,9 @@ fn alarms_are_loud() {
 /// Check the text of an interval.
 #[test]
 fn batch_text() {
-    let mut sample = close();
-    sample.summary.lost = 3;
-    let text = text::text(&sample, "everything: where the time goes", 2, 3);
+    let mut interval = close_up_interval();
+    interval.summary.lost = 3;
+    let text = text::interval_text(&interval, "everything: where the time goes", 2, 3);
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
     everything: where the time goes (raw_tp, interval 2, 1.00 s)
       shootdowns    9,483/s  18,966 victims/s, 2.00 each
@@ -391,7 +398,7 @@ fn batch_text() {
 #[test]
 fn batch_json() {
     let object: serde_json::Value =
-        serde_json::from_str(&json::json(&sample(true)).unwrap()).unwrap();
+        serde_json::from_str(&json::interval_json(&overview_interval(true)).unwrap()).unwrap();
     assert_eq!(object["schema"], "quell/tally/1");
     assert_eq!(object["shootdowns"], 9483);
     assert_eq!(object["culprits"][0]["pid"], 4711);

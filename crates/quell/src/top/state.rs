@@ -1,24 +1,24 @@
-//! What the user looks at, and what keys do to it.
+//! The state of the view, and how keys change it.
 
 use std::collections::{HashMap, VecDeque};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::account;
-use super::filter::Filter;
-use super::grid::{Grid, Id, Sort};
+use super::filter::RowFilter;
+use super::grid::{Grid, RowId, SortOrder};
+use super::interval::LiveInterval;
 use super::regions;
-use super::sample::Sample;
-use super::tables::Tables;
+use super::tables::TallyTables;
 
-/// Points of the sparklines: more than any terminal is wide.
-const HISTORY: usize = 1024;
-/// The longest filter.
-const FILTER: usize = 64;
-/// Rows that a page is, whatever the height.
-const PAGE: usize = 10;
+/// The sparklines have more points than any terminal is wide.
+const MAX_HISTORY_POINTS: usize = 1024;
+/// A filter can't be longer.
+const MAX_FILTER_CHARS: usize = 64;
+/// A page has so many rows, whatever the height of the screen.
+const PAGE_ROWS: usize = 10;
 
-/// A part of the screen.
+/// A part of the screen with one table or the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Pane {
     Culprits,
@@ -27,18 +27,18 @@ pub(crate) enum Pane {
     Matrix,
     Regions,
     Calls,
-    /// Where the time went.
+    /// The mechanisms of the account.
     Time,
     Holders,
     Threads,
     Reasons,
-    /// Of one process.
+    /// The regions of one process.
     OwnRegions,
     Stacks,
 }
 
-/// Of everything.
-pub(crate) const OVERVIEW: [Pane; 7] = [
+/// The panes of the whole machine or scope.
+pub(crate) const OVERVIEW_PANES: [Pane; 7] = [
     Pane::Culprits,
     Pane::Victims,
     Pane::Causes,
@@ -47,8 +47,8 @@ pub(crate) const OVERVIEW: [Pane; 7] = [
     Pane::Time,
     Pane::Holders,
 ];
-/// With the other function calls.
-pub(crate) const WITH_CALLS: [Pane; 8] = [
+/// The same panes, with the other function calls.
+pub(crate) const PANES_WITH_CALLS: [Pane; 8] = [
     Pane::Culprits,
     Pane::Victims,
     Pane::Causes,
@@ -58,68 +58,69 @@ pub(crate) const WITH_CALLS: [Pane; 8] = [
     Pane::Holders,
     Pane::Calls,
 ];
-/// Of one process.
-pub(crate) const CLOSE: [Pane; 4] = [Pane::Threads, Pane::Reasons, Pane::OwnRegions, Pane::Stacks];
+/// The panes of one process.
+pub(crate) const CLOSE_UP_PANES: [Pane; 4] =
+    [Pane::Threads, Pane::Reasons, Pane::OwnRegions, Pane::Stacks];
 
-/// What a key asks of the loop; everything else it does here.
+/// The work that a key leaves to the main loop; the state does everything else itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum KeyAction {
     None,
     Quit,
     /// Look closely at this process.
     Open(u32),
-    /// No longer.
+    /// End the close look.
     Close,
-    /// Ctrl-Z.
+    /// Stop quell until it is continued, as Ctrl-Z asks.
     Suspend,
 }
 
-/// One point of the sparklines, a second.
+/// One point of the sparklines, for one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Point {
+pub(crate) struct HistoryPoint {
     pub(crate) shootdowns: u64,
     pub(crate) wait_ns: u64,
     pub(crate) stall_ns: u64,
 }
 
-/// What the user looks at.
+/// The state of the view: an interval, and the user's choices.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
-    /// What is watched, in words.
+pub(crate) struct ViewState {
+    /// Names the programs or CPUs that are watched.
     pub(crate) title: String,
-    /// All function calls are watched.
+    /// Whether all function calls are watched.
     pub(crate) ipi: bool,
-    pub(crate) sample: Sample,
-    pub(crate) history: VecDeque<Point>,
+    pub(crate) interval: LiveInterval,
+    pub(crate) history: VecDeque<HistoryPoint>,
     pub(crate) paused: bool,
     pub(crate) help: bool,
     pub(crate) zoom: bool,
     pub(crate) filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     pub(crate) typing: bool,
-    /// A process that is looked at closely, and its name.
-    pub(crate) close: Option<(u32, String)>,
-    /// What the user should know, such as why a process can't be looked at.
+    /// The process of the close look, and its name.
+    pub(crate) opened: Option<(u32, String)>,
+    /// A message for the user, such as why a process can't be opened.
     pub(crate) notice: String,
     focus: Pane,
-    sorts: HashMap<Pane, Sort>,
-    /// The row that was chosen, and where it was last.
-    chosen: HashMap<Pane, (Id, usize)>,
+    sorts: HashMap<Pane, SortOrder>,
+    /// The row that was chosen, and its last position.
+    chosen: HashMap<Pane, (RowId, usize)>,
 }
 
-impl State {
+impl ViewState {
     pub(crate) fn new(title: String) -> Self {
         Self {
             title,
             ipi: false,
-            sample: Sample::default(),
+            interval: LiveInterval::default(),
             history: VecDeque::new(),
             paused: false,
             help: false,
             zoom: false,
             filter: String::new(),
             typing: false,
-            close: None,
+            opened: None,
             notice: String::new(),
             focus: Pane::Culprits,
             sorts: HashMap::new(),
@@ -127,35 +128,35 @@ impl State {
         }
     }
 
-    /// A new interval. While paused the screen keeps what it has.
-    pub(crate) fn take(&mut self, sample: Sample) {
+    /// Shows a new interval. While paused the screen keeps the old one.
+    pub(crate) fn take_interval(&mut self, interval: LiveInterval) {
         if self.paused {
             return;
         }
-        let second = |n: u64| match sample.duration_ns() {
+        let second = |n: u64| match interval.duration_ns() {
             0 => 0,
             ns => (n as f64 * 1e9 / ns as f64).round() as u64,
         };
-        let s = &sample.summary;
-        self.history.push_back(Point {
+        let s = &interval.summary;
+        self.history.push_back(HistoryPoint {
             shootdowns: second(s.shootdowns),
             wait_ns: second(s.wait_ns.sum),
             stall_ns: second(s.stall_ns.sum),
         });
-        if self.history.len() > HISTORY {
+        if self.history.len() > MAX_HISTORY_POINTS {
             self.history.pop_front();
         }
-        self.sample = sample;
+        self.interval = interval;
     }
 
-    /// The panes of the view.
+    /// The panes of the view that is shown.
     pub(crate) fn panes(&self) -> &'static [Pane] {
-        if self.close.is_some() {
-            &CLOSE
+        if self.opened.is_some() {
+            &CLOSE_UP_PANES
         } else if self.ipi {
-            &WITH_CALLS
+            &PANES_WITH_CALLS
         } else {
-            &OVERVIEW
+            &OVERVIEW_PANES
         }
     }
 
@@ -163,42 +164,42 @@ impl State {
         self.focus
     }
 
-    pub(crate) fn sort(&self, pane: Pane) -> Sort {
+    pub(crate) fn sort_of(&self, pane: Pane) -> SortOrder {
         self.sorts.get(&pane).copied().unwrap_or_default()
     }
 
     /// The table of a pane, sorted; the matrix has none.
-    pub(crate) fn grid(&self, pane: Pane) -> Grid {
-        let filter = Filter::new(&self.filter);
-        let tables = || Tables::new(&self.sample, &filter);
-        let detail = || self.sample.detail.clone().unwrap_or_default();
+    pub(crate) fn pane_grid(&self, pane: Pane) -> Grid {
+        let filter = RowFilter::new(&self.filter);
+        let tables = || TallyTables::new(&self.interval, &filter);
+        let close_up = || self.interval.close_up.clone().unwrap_or_default();
         let mut grid = match pane {
             Pane::Culprits => tables().culprits,
             Pane::Victims => tables().victims,
             Pane::Causes => tables().causes,
             Pane::Matrix => Grid::default(),
             Pane::Regions => regions::grid_of_regions(
-                self.sample.regions.as_ref(),
-                self.sample.duration_ns(),
+                self.interval.regions.as_ref(),
+                self.interval.duration_ns(),
                 &filter,
             ),
-            Pane::Calls => match &self.sample.tally.calls {
-                Some(calls) => super::calls::grid(&self.sample, calls, &filter),
+            Pane::Calls => match &self.interval.tally.calls {
+                Some(calls) => super::calls::call_grid(&self.interval, calls, &filter),
                 None => Grid::default(),
             },
-            Pane::Time => account::mechanisms(&self.sample, &filter),
-            Pane::Holders => account::holders(&self.sample, &filter),
-            Pane::Threads => detail().threads(&filter),
-            Pane::Reasons => detail().causes(&self.sample.tally, &filter),
-            Pane::OwnRegions => detail().regions(&filter),
-            Pane::Stacks => detail().stacks(&filter),
+            Pane::Time => account::mechanism_grid(&self.interval, &filter),
+            Pane::Holders => account::holder_grid(&self.interval, &filter),
+            Pane::Threads => close_up().thread_grid(&filter),
+            Pane::Reasons => close_up().cause_grid(&self.interval.tally, &filter),
+            Pane::OwnRegions => close_up().region_grid(&filter),
+            Pane::Stacks => close_up().stack_grid(&filter),
         };
-        grid.sort(self.sort(pane));
+        grid.sort_rows(self.sort_of(pane));
         grid
     }
 
-    /// The row that is chosen, if there is any row.
-    pub(crate) fn row(&self, pane: Pane, grid: &Grid) -> Option<usize> {
+    /// The position of the chosen row, if there is any row.
+    pub(crate) fn chosen_row(&self, pane: Pane, grid: &Grid) -> Option<usize> {
         let last = grid.lines.len().checked_sub(1)?;
         let Some((id, at)) = self.chosen.get(&pane) else {
             return Some(0);
@@ -207,81 +208,81 @@ impl State {
         Some(found.unwrap_or(*at).min(last))
     }
 
-    fn choose(&mut self, pane: Pane, grid: &Grid, row: usize) {
+    fn choose_row(&mut self, pane: Pane, grid: &Grid, row: usize) {
         if let Some(line) = grid.lines.get(row) {
             self.chosen.insert(pane, (line.id.clone(), row));
         }
     }
 
-    fn step(&mut self, by: isize) {
-        let grid = self.grid(self.focus);
-        if let Some(row) = self.row(self.focus, &grid) {
+    fn move_choice(&mut self, by: isize) {
+        let grid = self.pane_grid(self.focus);
+        if let Some(row) = self.chosen_row(self.focus, &grid) {
             let last = grid.lines.len().saturating_sub(1);
-            self.choose(self.focus, &grid, row.saturating_add_signed(by).min(last));
+            self.choose_row(self.focus, &grid, row.saturating_add_signed(by).min(last));
         }
     }
 
-    fn turn(&mut self, by: isize) {
+    fn move_focus(&mut self, by: isize) {
         let panes = self.panes();
         let at = panes.iter().position(|p| *p == self.focus).unwrap_or(0);
         let next = (at.cast_signed() + by).rem_euclid(panes.len().cast_signed());
         self.focus = panes[next.cast_unsigned()];
     }
 
-    fn column(&mut self, by: isize) {
-        let columns = self.grid(self.focus).columns.len().cast_signed();
+    fn move_sort_column(&mut self, by: isize) {
+        let columns = self.pane_grid(self.focus).columns.len().cast_signed();
         if columns == 0 {
             return;
         }
-        let sort = self.sort(self.focus);
+        let sort = self.sort_of(self.focus);
         let column = (sort.column.cast_signed() + by).rem_euclid(columns);
-        let sort = Sort {
+        let sort = SortOrder {
             column: column.cast_unsigned(),
             reverse: false,
         };
         self.sorts.insert(self.focus, sort);
     }
 
-    /// What a key does.
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Action {
+    /// Changes the state by a key, and returns the work for the main loop.
+    pub(crate) fn handle_key(&mut self, key: KeyEvent) -> KeyAction {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if control => return Action::Quit,
-            KeyCode::Char('z') if control => return Action::Suspend,
+            KeyCode::Char('c') if control => return KeyAction::Quit,
+            KeyCode::Char('z') if control => return KeyAction::Suspend,
             _ => {}
         }
         if self.typing {
             self.type_filter(key, control);
-            return Action::None;
+            return KeyAction::None;
         }
         if self.help {
             self.help = false;
             return match key.code {
-                KeyCode::Char('q') => Action::Quit,
-                _ => Action::None,
+                KeyCode::Char('q') => KeyAction::Quit,
+                _ => KeyAction::None,
             };
         }
         self.notice.clear();
         match key.code {
-            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Char('q') => return KeyAction::Quit,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = true,
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('z') => self.zoom = !self.zoom,
             KeyCode::Char('r') => {
-                let mut sort = self.sort(self.focus);
+                let mut sort = self.sort_of(self.focus);
                 sort.reverse = !sort.reverse;
                 self.sorts.insert(self.focus, sort);
             }
-            KeyCode::Tab => self.turn(1),
-            KeyCode::BackTab => self.turn(-1),
+            KeyCode::Tab => self.move_focus(1),
+            KeyCode::BackTab => self.move_focus(-1),
             KeyCode::Char(digit @ '1'..='8') => {
                 let pane = self.panes().get(digit as usize - '1' as usize);
                 self.focus = pane.copied().unwrap_or(self.focus);
             }
-            KeyCode::Char('t') if self.close.is_none() => self.focus = Pane::Time,
-            KeyCode::Char('m') if self.close.is_none() => self.focus = Pane::Matrix,
-            KeyCode::Char('i') if self.close.is_none() => {
+            KeyCode::Char('t') if self.opened.is_none() => self.focus = Pane::Time,
+            KeyCode::Char('m') if self.opened.is_none() => self.focus = Pane::Matrix,
+            KeyCode::Char('i') if self.opened.is_none() => {
                 if self.ipi {
                     self.focus = Pane::Calls;
                 } else {
@@ -289,19 +290,19 @@ impl State {
                         "other function calls are watched with 'quell top --ipi'".to_owned();
                 }
             }
-            KeyCode::Left | KeyCode::Char('<') => self.column(-1),
-            KeyCode::Right | KeyCode::Char('>') => self.column(1),
-            KeyCode::Up | KeyCode::Char('k') => self.step(-1),
-            KeyCode::Down | KeyCode::Char('j') => self.step(1),
-            KeyCode::PageUp => self.step(-(PAGE.cast_signed())),
-            KeyCode::PageDown => self.step(PAGE.cast_signed()),
-            KeyCode::Home => self.step(isize::MIN),
-            KeyCode::End => self.step(isize::MAX),
-            KeyCode::Enter => return self.enter(),
-            KeyCode::Esc | KeyCode::Backspace => return self.back(),
+            KeyCode::Left | KeyCode::Char('<') => self.move_sort_column(-1),
+            KeyCode::Right | KeyCode::Char('>') => self.move_sort_column(1),
+            KeyCode::Up | KeyCode::Char('k') => self.move_choice(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.move_choice(1),
+            KeyCode::PageUp => self.move_choice(-(PAGE_ROWS.cast_signed())),
+            KeyCode::PageDown => self.move_choice(PAGE_ROWS.cast_signed()),
+            KeyCode::Home => self.move_choice(isize::MIN),
+            KeyCode::End => self.move_choice(isize::MAX),
+            KeyCode::Enter => return self.enter_row(),
+            KeyCode::Esc | KeyCode::Backspace => return self.go_back(),
             _ => {}
         }
-        Action::None
+        KeyAction::None
     }
 
     fn type_filter(&mut self, key: KeyEvent, control: bool) {
@@ -315,62 +316,64 @@ impl State {
                 self.filter.pop();
             }
             KeyCode::Char('u') if control => self.filter.clear(),
-            KeyCode::Char(c) if !control && self.filter.chars().count() < FILTER => {
+            KeyCode::Char(c) if !control && self.filter.chars().count() < MAX_FILTER_CHARS => {
                 self.filter.push(c);
             }
             _ => {}
         }
     }
 
-    /// Deeper: from a process to its threads, from a cause to who has it.
-    fn enter(&mut self) -> Action {
-        let grid = self.grid(self.focus);
-        let line = self.row(self.focus, &grid).map(|row| &grid.lines[row]);
+    /// Goes deeper: from a process to its threads, from a cause to its culprits.
+    fn enter_row(&mut self) -> KeyAction {
+        let grid = self.pane_grid(self.focus);
+        let line = self
+            .chosen_row(self.focus, &grid)
+            .map(|row| &grid.lines[row]);
         match line.map(|l| &l.id) {
-            Some(&Id::Process(0) | &Id::Region(0, _)) => {
+            Some(&RowId::Process(0) | &RowId::Region(0, _)) => {
                 self.notice =
                     "the idle task and the kernel have no threads of their own".to_owned();
-                Action::None
+                KeyAction::None
             }
-            Some(&Id::Process(pid) | &Id::Region(pid, _)) => Action::Open(pid),
-            Some(Id::Cause(cause, _)) if self.close.is_none() => {
+            Some(&RowId::Process(pid) | &RowId::Region(pid, _)) => KeyAction::Open(pid),
+            Some(RowId::Cause(cause, _)) if self.opened.is_none() => {
                 self.filter.clone_from(cause);
                 self.focus = Pane::Culprits;
-                Action::None
+                KeyAction::None
             }
-            _ => Action::None,
+            _ => KeyAction::None,
         }
     }
 
-    /// One step back: from the whole screen, from a process, from a filter.
-    fn back(&mut self) -> Action {
+    /// Goes one step back: from the whole screen, from a process, or from a filter.
+    fn go_back(&mut self) -> KeyAction {
         if self.zoom {
             self.zoom = false;
-        } else if self.close.is_some() {
-            self.shut();
-            return Action::Close;
+        } else if self.opened.is_some() {
+            self.show_overview();
+            return KeyAction::Close;
         } else {
             self.filter.clear();
         }
-        Action::None
+        KeyAction::None
     }
 
-    /// Shows a process closely. The filter that found it would hide its threads.
-    pub(crate) fn open(&mut self, pid: u32, comm: String) {
-        self.close = Some((pid, comm));
+    /// Shows a process closely. The filter that found it would hide its threads, so it is dropped.
+    pub(crate) fn open_process(&mut self, pid: u32, comm: String) {
+        self.opened = Some((pid, comm));
         self.focus = Pane::Threads;
         self.filter.clear();
         self.zoom = false;
         self.paused = false;
-        for pane in CLOSE {
+        for pane in CLOSE_UP_PANES {
             self.chosen.remove(&pane);
         }
     }
 
     /// Shows everything again.
-    pub(crate) fn shut(&mut self) {
-        self.close = None;
-        self.sample.detail = None;
+    pub(crate) fn show_overview(&mut self) {
+        self.opened = None;
+        self.interval.close_up = None;
         self.focus = Pane::Culprits;
         self.filter.clear();
     }

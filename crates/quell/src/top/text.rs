@@ -5,29 +5,34 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 
 use super::calls;
-use super::filter::Filter;
-use super::grid::{Grid, Sort};
-use super::heat::{LABEL, heat};
+use super::filter::RowFilter;
+use super::grid::{Grid, SortOrder};
+use super::heat::{LABEL_CHARS, heat_map};
+use super::interval::LiveInterval;
 use super::regions;
-use super::sample::Sample;
-use super::tables::Tables;
+use super::tables::TallyTables;
 use crate::show;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, plural, rate, time, time_rate};
 
-const ALARM: Style = Style::new()
+const ALARM_STYLE: Style = Style::new()
     .bold()
     .fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
 
-/// Characters of the matrix: a wide terminal.
-const WIDTH: usize = 120;
-/// The numbers of a stack's frames say nothing beyond so many.
-const FRAMES: usize = 60;
+/// The matrix of a text is as wide as a wide terminal, in characters.
+const TEXT_MATRIX_CHARS: usize = 120;
+/// More rows of frames say nothing new.
+const MAX_FRAME_ROWS: usize = 60;
 
-/// One interval, the `number`th. Each table has at most `top` rows and says what it leaves out.
-pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> String {
-    let s = &sample.summary;
+/// Writes one interval, the `number`th. Each table has at most `top` rows and says how many it leaves out.
+pub(crate) fn interval_text(
+    interval: &LiveInterval,
+    title: &str,
+    number: u64,
+    top: usize,
+) -> String {
+    let s = &interval.summary;
     let ns = s.duration_ns;
     let mut out = String::new();
     // writing to a String does not fail
@@ -38,9 +43,9 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
         count(number),
         time(ns)
     );
-    if let Some(alarm) = &sample.alarm {
-        let style = if alarm.quiet() { DIM } else { ALARM };
-        let _ = writeln!(out, "{style}{}{style:#}", alarm.line(ns));
+    if let Some(alarm) = &interval.alarm {
+        let style = if alarm.is_quiet() { DIM } else { ALARM_STYLE };
+        let _ = writeln!(out, "{style}{}{style:#}", alarm.summary_line(ns));
     }
     if let Some(account) = &s.account {
         show::account::text(&mut out, account, top);
@@ -69,40 +74,40 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
         ]);
     }
     out.push_str(t.text().trim_start_matches('\n'));
-    let tables = Tables::new(sample, &Filter::default());
+    let tables = TallyTables::new(interval, &RowFilter::default());
     let regions = regions::grid_of_regions(
-        sample.regions.as_ref(),
-        sample.duration_ns(),
-        &Filter::default(),
+        interval.regions.as_ref(),
+        interval.duration_ns(),
+        &RowFilter::default(),
     );
     let grids = [tables.culprits, tables.victims, tables.causes, regions];
     for mut grid in grids {
-        grid.sort(Sort::default());
-        table(&mut out, &grid, top);
+        grid.sort_rows(SortOrder::default());
+        write_table(&mut out, &grid, top);
     }
-    if let Some(calls) = &sample.tally.calls {
-        let mut grid = calls::grid(sample, calls, &Filter::default());
-        grid.sort(Sort::default());
-        table(&mut out, &grid, top);
+    if let Some(calls) = &interval.tally.calls {
+        let mut grid = calls::call_grid(interval, calls, &RowFilter::default());
+        grid.sort_rows(SortOrder::default());
+        write_table(&mut out, &grid, top);
     }
-    matrix(&mut out, sample, top);
-    if let Some(detail) = &sample.detail {
-        let ended = if detail.ended {
+    write_matrix(&mut out, interval, top);
+    if let Some(close_up) = &interval.close_up {
+        let ended = if close_up.ended {
             ", which has ended"
         } else {
             ""
         };
-        heading(&mut out, &format!("Process {}{ended}", detail.pid));
-        let none = Filter::default();
+        heading(&mut out, &format!("Process {}{ended}", close_up.pid));
+        let none = RowFilter::default();
         for mut grid in [
-            detail.threads(&none),
-            detail.causes(&sample.tally, &none),
-            detail.regions(&none),
+            close_up.thread_grid(&none),
+            close_up.cause_grid(&interval.tally, &none),
+            close_up.region_grid(&none),
         ] {
-            grid.sort(Sort::default());
-            table(&mut out, &grid, top);
+            grid.sort_rows(SortOrder::default());
+            write_table(&mut out, &grid, top);
         }
-        table(&mut out, &detail.stacks(&none), FRAMES);
+        write_table(&mut out, &close_up.stack_grid(&none), MAX_FRAME_ROWS);
     }
     let mut notes = vec![format!("lost {}", count(s.lost))];
     if s.unseen > 0 {
@@ -117,7 +122,7 @@ pub(crate) fn text(sample: &Sample, title: &str, number: u64, top: usize) -> Str
     out
 }
 
-fn table(out: &mut String, grid: &Grid, top: usize) {
+fn write_table(out: &mut String, grid: &Grid, top: usize) {
     let note = match grid.note.as_str() {
         "" => String::new(),
         note => format!(" {DIM}{note}{DIM:#}"),
@@ -144,8 +149,8 @@ fn table(out: &mut String, grid: &Grid, top: usize) {
     }
 }
 
-fn matrix(out: &mut String, sample: &Sample, top: usize) {
-    let heat = heat(sample, WIDTH, top.max(16));
+fn write_matrix(out: &mut String, interval: &LiveInterval, top: usize) {
+    let heat = heat_map(interval, TEXT_MATRIX_CHARS, top.max(16));
     let note = match heat.note.as_str() {
         "" => String::new(),
         note => format!(", {note}"),
@@ -156,7 +161,7 @@ fn matrix(out: &mut String, sample: &Sample, top: usize) {
     );
     let width = heat.width.saturating_sub(1).max(1);
     let gap = if heat.width > 1 { " " } else { "" };
-    let _ = write!(out, "{:LABEL$}", "");
+    let _ = write!(out, "{:LABEL_CHARS$}", "");
     for &(cpu, guarded) in &heat.victims {
         let name = match (width, guarded) {
             (1, true) => "!".to_owned(),
@@ -168,9 +173,13 @@ fn matrix(out: &mut String, sample: &Sample, top: usize) {
     }
     out.push('\n');
     for (cpu, cells) in &heat.rows {
-        let _ = write!(out, "{cpu:>LABEL$}");
+        let _ = write!(out, "{cpu:>LABEL_CHARS$}");
         for cell in cells {
-            let style = if cell.alarm { ALARM } else { Style::new() };
+            let style = if cell.alarm {
+                ALARM_STYLE
+            } else {
+                Style::new()
+            };
             let _ = write!(out, "{gap}{style}{:>width$}{style:#}", cell.text);
         }
         out.push('\n');

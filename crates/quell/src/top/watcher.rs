@@ -1,4 +1,4 @@
-//! The second probe of a close look: records of one process, summed up to what is shown of it.
+//! The second probe, which looks closely at one process: it sums up records to the tables of that process.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -13,39 +13,39 @@ use quell_host::proc::Proc;
 use quell_probe::{KeptDetail, Probe, ProbeOptions, ShootdownRecords, StackResolver, StackShare};
 
 use super::attach::AttachOptions;
-use super::detail::{Detail, Thread};
+use super::close_up::{ProcessCloseUp, ThreadShootdowns};
 use crate::report::aggregate::Aggregate;
 use crate::report::code::Code;
 use crate::report::places::Places;
 
-/// Enough for a tenth of a second of the worst case, and read more often.
-const RING_BYTES: u32 = 16 << 20;
-/// Stacks a second that are enough to know where shootdowns come from.
+/// The ring holds a tenth of a second of the worst case, and is read more often.
+const RECORD_RING_BYTES: u32 = 16 << 20;
+/// So many stacks a second are enough to know where shootdowns come from.
 const STACKS_A_SECOND: u64 = 1000;
-/// Stacks that are shown.
-const STACKS: usize = 20;
-/// How old the process's mappings may get.
-const MAPS_AGE: Duration = Duration::from_secs(2);
-/// Someone may look for weeks: regions and stacks are of the last so long, at most.
-const LONGEST: Duration = Duration::from_secs(300);
+/// The view shows so many stacks.
+const MAX_SHOWN_STACKS: usize = 20;
+/// The process's mappings may get so old before they are read again.
+const MAX_WATCHED_MAPPINGS_AGE: Duration = Duration::from_secs(2);
+/// Someone may look for weeks, so regions and stacks are dropped after so long.
+const MAX_PLACES_AGE: Duration = Duration::from_secs(300);
 /// The system call number of a kernel thread, as in [`Shootdown`].
-const KERNEL_THREAD: i16 = -2;
+const KERNEL_THREAD_SYSCALL: i16 = -2;
 
-/// What the records add up to.
-struct Sums {
+/// The sums of the records.
+struct RecordSums {
     pid: u32,
     every: u32,
-    threads: HashMap<u32, (Comm, Thread)>,
+    threads: HashMap<u32, (Comm, ThreadShootdowns)>,
     /// Shootdowns with stacks that are not among the places yet.
     taken: Vec<EventRow>,
-    /// Since the beginning, only shootdowns with stacks.
+    /// The places of shootdowns with stacks, since the close look began or was last reset.
     places: Aggregate,
     sampled: u64,
 }
 
-impl Sums {
-    fn take(&mut self, s: &Shootdown) {
-        // the scope has its children too
+impl RecordSums {
+    fn add_shootdown(&mut self, s: &Shootdown) {
+        // the scope holds the children of the process too
         if s.pid != self.pid {
             return;
         }
@@ -55,7 +55,7 @@ impl Sums {
         thread.shootdowns += 1;
         thread.victims += s.victims.len() as u64 + u64::from(s.unseen);
         thread.wait_ns += s.wait_ns;
-        let stack = if s.syscall == KERNEL_THREAD {
+        let stack = if s.syscall == KERNEL_THREAD_SYSCALL {
             s.kernel_stack
         } else {
             s.user_stack
@@ -77,39 +77,39 @@ impl Sums {
         });
     }
 
-    /// Puts what has come to its places.
-    fn place(&mut self, code: &Code) {
+    /// Adds the shootdowns that have come to the places.
+    fn place_shootdowns(&mut self, code: &Code) {
         for row in self.taken.drain(..) {
             self.places.take(&row, code.mappings());
         }
     }
 }
 
-/// When a process began, in ticks since boot, while it is there.
+/// When a process began, in ticks since boot; `None` when it has ended.
 fn began_at(pid: u32) -> Option<u64> {
     let stat = Proc::new("/").stat(pid).ok()?;
     (!stat.has_ended()).then_some(stat.start)
 }
 
-/// The second probe.
-pub(crate) struct Watcher {
+/// The close look at one process, by a probe of its own.
+pub(crate) struct ProcessWatcher {
     pid: u32,
-    /// When the process began, which tells it from a later one of that number.
+    /// The time when the process began tells it from a later process with the same number.
     start: Option<u64>,
     every: NonZeroU32,
-    // before the probe, whose ring it reads
+    // this field stands before the probe, whose ring it reads, so that it is dropped first
     records: ShootdownRecords,
     resolver: StackResolver,
     code: Code,
-    sums: Rc<RefCell<Sums>>,
+    sums: Rc<RefCell<RecordSums>>,
     probe: Probe,
     began: Instant,
-    /// When what is known of places began.
+    /// When the places were last reset.
     since: Instant,
     lost: u64,
 }
 
-impl Watcher {
+impl ProcessWatcher {
     /// Records a process that made so many shootdowns in a second.
     ///
     /// # Errors
@@ -122,12 +122,12 @@ impl Watcher {
             scope: options.scope.clone(),
             keep: KeptDetail::Records,
             stacks: StackShare::OneIn(every),
-            ring_bytes: RING_BYTES,
+            ring_bytes: RECORD_RING_BYTES,
             backend: options.backend,
             unwind: options.unwind,
             ..ProbeOptions::default()
         })?;
-        let sums = Rc::new(RefCell::new(Sums {
+        let sums = Rc::new(RefCell::new(RecordSums {
             pid,
             every: every.get(),
             threads: HashMap::new(),
@@ -136,7 +136,10 @@ impl Watcher {
             sampled: 0,
         }));
         let sink = Rc::clone(&sums);
-        let records = ShootdownRecords::new(&probe, Box::new(move |s| sink.borrow_mut().take(s)))?;
+        let records = ShootdownRecords::new(
+            &probe,
+            Box::new(move |s| sink.borrow_mut().add_shootdown(s)),
+        )?;
         let mut resolver = StackResolver::new(&probe);
         resolver.read_mappings(pid, Duration::ZERO);
         let mut code = Code::new([], []);
@@ -162,42 +165,43 @@ impl Watcher {
     /// # Errors
     ///
     /// If they can't be read.
-    pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn drain_records(&mut self) -> anyhow::Result<()> {
         self.records.read_records()?;
-        self.sums.borrow_mut().place(&self.code);
+        self.sums.borrow_mut().place_shootdowns(&self.code);
         Ok(())
     }
 
-    /// Forgets what came, as a new interval begins.
+    /// Drops the sums of the threads, as a new interval begins.
     ///
     /// # Errors
     ///
     /// If the records can't be read.
-    pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn restart_interval(&mut self) -> anyhow::Result<()> {
         self.records.read_records()?;
         self.sums.borrow_mut().threads.clear();
         self.began = Instant::now();
         Ok(())
     }
 
-    /// Ends the recording; [`Self::interval`] has what it was.
+    /// Ends the recording; [`Self::finish_interval`] returns its last part.
     ///
     /// # Errors
     ///
     /// If the last records can't be read.
-    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn stop_recording(&mut self) -> anyhow::Result<()> {
         self.probe.detach()?;
         Ok(self.records.finish()?)
     }
 
-    /// What came since the last call.
+    /// The process since the last call.
     ///
     /// # Errors
     ///
     /// If the records can't be read.
-    pub(crate) fn interval(&mut self) -> anyhow::Result<Detail> {
+    pub(crate) fn finish_interval(&mut self) -> anyhow::Result<ProcessCloseUp> {
         self.records.read_records()?;
-        self.resolver.read_mappings(self.pid, MAPS_AGE);
+        self.resolver
+            .read_mappings(self.pid, MAX_WATCHED_MAPPINGS_AGE);
         self.resolver.follow_records()?;
         let mut stacks = self.resolver.resolve_stacks(&self.records.new_stacks());
         self.resolver.name_stacks(&mut stacks);
@@ -206,17 +210,17 @@ impl Watcher {
             .learn(self.resolver.take_changed_processes(), stacks);
         let lost = self.probe.tally()?.lost.records;
         let mut sums = self.sums.borrow_mut();
-        sums.place(&self.code);
-        let mut threads: Vec<Thread> = sums
+        sums.place_shootdowns(&self.code);
+        let mut threads: Vec<ThreadShootdowns> = sums
             .threads
             .drain()
-            .map(|(_, (comm, thread))| Thread {
+            .map(|(_, (comm, thread))| ThreadShootdowns {
                 comm: comm.as_text().into_owned(),
                 ..thread
             })
             .collect();
         threads.sort_by_key(|t| (Reverse(t.shootdowns), t.tid));
-        if self.since.elapsed() > LONGEST {
+        if self.since.elapsed() > MAX_PLACES_AGE {
             self.since = Instant::now();
             sums.places = Aggregate::default();
             sums.sampled = 0;
@@ -224,11 +228,11 @@ impl Watcher {
         let now = Instant::now();
         let took = now - std::mem::replace(&mut self.began, now);
         let places = Places::new(&sums.places, &self.code);
-        Ok(Detail {
+        Ok(ProcessCloseUp {
             pid: self.pid,
             threads,
             regions: places.regions(),
-            stacks: places.stacks(STACKS),
+            stacks: places.stacks(MAX_SHOWN_STACKS),
             sampled: sums.sampled,
             one_in: self.every.get(),
             lost: lost - std::mem::replace(&mut self.lost, lost),

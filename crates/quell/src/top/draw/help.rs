@@ -1,13 +1,13 @@
-//! The help over everything.
+//! The help, which is drawn over everything else.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::look::Look;
+use super::style::ScreenStyle;
 
-const TEXT: &str = "\
+const HELP_TEXT: &str = "\
 Tab 1-8   choose a pane           q    quit
 ↑ ↓ j k   choose a row            p    pause, also space
 ← →       choose what to sort by  z    zoom the pane
@@ -27,12 +27,16 @@ stall     time victims spent in the handler
 ! an isolated CPU: nobody should disturb it
 Any key closes this. More: docs/top.md";
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, look: Look) {
-    let widest = TEXT.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+pub(super) fn draw_help(frame: &mut Frame<'_>, area: Rect, look: ScreenStyle) {
+    let widest = HELP_TEXT
+        .lines()
+        .map(|l| l.chars().count())
+        .max()
+        .unwrap_or(0);
     let width = u16::try_from(widest + 4)
         .unwrap_or(area.width)
         .min(area.width);
-    let lines = TEXT.lines().count() + 2;
+    let lines = HELP_TEXT.lines().count() + 2;
     let height = u16::try_from(lines).unwrap_or(area.height).min(area.height);
     let area = Rect {
         x: area.x + (area.width - width) / 2,
@@ -41,8 +45,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, look: Look) {
         height,
     };
     let block = Block::bordered()
-        .title(Line::styled(" Help ", look.title(true)))
+        .title(Line::styled(" Help ", look.title_style(true)))
         .padding(ratatui::widgets::Padding::horizontal(1));
     frame.render_widget(Clear, area);
-    frame.render_widget(Paragraph::new(TEXT).block(block), area);
+    frame.render_widget(Paragraph::new(HELP_TEXT).block(block), area);
 }

@@ -5,14 +5,14 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::look::Look;
-use crate::top::heat::{LABEL, heat};
-use crate::top::state::{Pane, State};
+use super::style::ScreenStyle;
+use crate::top::heat::{LABEL_CHARS, heat_map};
+use crate::top::state::{Pane, ViewState};
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
+pub(super) fn draw_matrix(frame: &mut Frame<'_>, area: Rect, state: &ViewState, look: ScreenStyle) {
     let focus = state.focus() == Pane::Matrix;
-    let heat = heat(
-        &state.sample,
+    let heat = heat_map(
+        &state.interval,
         usize::from(area.width),
         usize::from(area.height.saturating_sub(2)),
     );
@@ -20,25 +20,28 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look)
     let mark = if focus { "▸ " } else { "  " };
     if let Some(row) = rows.next() {
         let mut spans = vec![
-            Span::styled(mark, look.title(focus)),
-            Span::styled("Hits/s from CPU ↓ at CPU →", look.title(focus)),
-            Span::styled("  whole machine", look.dim()),
+            Span::styled(mark, look.title_style(focus)),
+            Span::styled("Hits/s from CPU ↓ at CPU →", look.title_style(focus)),
+            Span::styled("  whole machine", look.dim_style()),
         ];
         if !heat.note.is_empty() {
-            spans.push(Span::styled(format!(", {}", heat.note), look.dim()));
+            spans.push(Span::styled(format!(", {}", heat.note), look.dim_style()));
         }
         frame.render_widget(Line::from(spans), row);
     }
     if let Some(row) = rows.next() {
-        frame.render_widget(header(&heat.victims, heat.width, state, look), row);
+        frame.render_widget(victim_header(&heat.victims, heat.width, state, look), row);
     }
     for ((cpu, cells), row) in heat.rows.iter().zip(rows) {
-        let mut spans = vec![Span::styled(format!("{cpu:>LABEL$}"), look.dim())];
+        let mut spans = vec![Span::styled(
+            format!("{cpu:>LABEL_CHARS$}"),
+            look.dim_style(),
+        )];
         for cell in cells {
             let style = if cell.alarm {
-                look.alarm()
+                look.alarm_style()
             } else {
-                look.heat(cell.heat)
+                look.heat_style(cell.heat)
             };
             let text = format!(
                 "{:>width$}",
@@ -54,16 +57,21 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look)
     }
 }
 
-fn header(victims: &[(u32, bool)], width: usize, state: &State, look: Look) -> Line<'static> {
-    let mut spans = vec![Span::raw(" ".repeat(LABEL))];
+fn victim_header(
+    victims: &[(u32, bool)],
+    width: usize,
+    state: &ViewState,
+    look: ScreenStyle,
+) -> Line<'static> {
+    let mut spans = vec![Span::raw(" ".repeat(LABEL_CHARS))];
     for &(cpu, guarded) in victims {
-        let hit = state.sample.alarm.as_ref().is_some_and(|a| a.is_hit(cpu));
+        let hit = state.interval.alarm.as_ref().is_some_and(|a| a.is_hit(cpu));
         let style = match (hit, guarded) {
-            (true, _) => look.alarm(),
-            (_, true) => look.title(true),
-            _ => look.dim(),
+            (true, _) => look.alarm_style(),
+            (_, true) => look.title_style(true),
+            _ => look.dim_style(),
         };
-        // one character: the last digit, as the ruler of a text editor
+        // a cell of one character shows the last digit, like the ruler of a text editor
         let text = match (width, guarded) {
             (1, true) => "!".to_owned(),
             (1, false) => (cpu % 10).to_string(),

@@ -1,54 +1,54 @@
-//! The screen: a pure function of the state.
+//! The screen, which is a pure function of the state.
 
 mod header;
 mod help;
-mod look;
 mod matrix;
+mod style;
 mod table;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 
-use super::state::{Pane, State};
-pub(crate) use look::Look;
+use super::state::{Pane, ViewState};
+pub(crate) use style::ScreenStyle;
 
-/// Below it nothing is to be read.
-const LEAST: (u16, u16) = (50, 14);
-/// From here on tables stand side by side.
-const WIDE: u16 = 110;
+/// On a smaller screen nothing could be read.
+const MIN_SCREEN_SIZE: (u16, u16) = (50, 14);
+/// From this width on tables stand side by side.
+const MIN_SIDE_BY_SIDE_COLUMNS: u16 = 110;
 /// From this height of the panes on three stand one over the other.
-const TALL: u16 = 21;
+const MIN_THREE_PANES_ROWS: u16 = 21;
 
-/// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, look: Look) {
+/// Draws the whole view.
+pub(crate) fn draw_view(frame: &mut Frame<'_>, state: &ViewState, look: ScreenStyle) {
     let area = frame.area();
-    if area.width < LEAST.0 || area.height < LEAST.1 {
-        too_small(frame, area);
+    if area.width < MIN_SCREEN_SIZE.0 || area.height < MIN_SCREEN_SIZE.1 {
+        draw_too_small(frame, area);
         return;
     }
-    let alarm = u16::from(state.sample.alarm.is_some());
-    let account = u16::from(state.sample.summary.account.is_some());
+    let alarm = u16::from(state.interval.alarm.is_some());
+    let account = u16::from(state.interval.summary.account.is_some());
     let [top, body, foot] = Layout::vertical([
-        Constraint::Length(header::HEIGHT + alarm + account),
+        Constraint::Length(header::HEADER_ROWS + alarm + account),
         Constraint::Min(3),
         Constraint::Length(1),
     ])
     .areas(area);
-    header::draw(frame, top, state, look);
-    panes(frame, body, state, look);
-    header::foot(frame, foot, state, look);
+    header::draw_header(frame, top, state, look);
+    draw_panes(frame, body, state, look);
+    header::draw_footer(frame, foot, state, look);
     if state.help {
-        help::draw(frame, area, look);
+        help::draw_help(frame, area, look);
     }
 }
 
-fn too_small(frame: &mut Frame<'_>, area: Rect) {
+fn draw_too_small(frame: &mut Frame<'_>, area: Rect) {
     let text = [
         Line::from("quell top: too small"),
         Line::from(format!(
             "{}x{} of {}x{}",
-            area.width, area.height, LEAST.0, LEAST.1
+            area.width, area.height, MIN_SCREEN_SIZE.0, MIN_SCREEN_SIZE.1
         )),
         Line::from("q quits"),
     ];
@@ -57,95 +57,95 @@ fn too_small(frame: &mut Frame<'_>, area: Rect) {
     }
 }
 
-fn panes(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
+fn draw_panes(frame: &mut Frame<'_>, area: Rect, state: &ViewState, look: ScreenStyle) {
     if state.zoom {
-        pane(frame, area, state, state.focus(), look);
+        draw_pane(frame, area, state, state.focus(), look);
         return;
     }
     let panes = state.panes();
-    let (top, bottom) = halves(area, state);
-    if area.width >= WIDE {
-        let close = state.close.is_some();
+    let (top, bottom) = half_areas(area, state);
+    if area.width >= MIN_SIDE_BY_SIDE_COLUMNS {
+        let close = state.opened.is_some();
         if close {
-            let [a, b] = columns(top, [50, 50]);
-            pane(frame, a, state, panes[0], look);
-            pane(frame, b, state, panes[1], look);
-            let [a, b] = columns(bottom, [40, 60]);
-            pane(frame, a, state, panes[2], look);
-            pane(frame, b, state, panes[3], look);
+            let [a, b] = side_by_side_areas(top, [50, 50]);
+            draw_pane(frame, a, state, panes[0], look);
+            draw_pane(frame, b, state, panes[1], look);
+            let [a, b] = side_by_side_areas(bottom, [40, 60]);
+            draw_pane(frame, a, state, panes[2], look);
+            draw_pane(frame, b, state, panes[3], look);
         } else {
-            overview(frame, area, state, look);
+            draw_overview(frame, area, state, look);
         }
         return;
     }
-    // the pane that is not there is where the focus is, or one key away
-    if state.close.is_some() {
-        pane(frame, top, state, panes[0], look);
-        let [a, b] = columns(bottom, [50, 50]);
+    // the pane that is left out is one key away when it has no focus
+    if state.opened.is_some() {
+        draw_pane(frame, top, state, panes[0], look);
+        let [a, b] = side_by_side_areas(bottom, [50, 50]);
         match state.focus() {
-            wide @ (Pane::OwnRegions | Pane::Stacks) => pane(frame, bottom, state, wide, look),
+            wide @ (Pane::OwnRegions | Pane::Stacks) => draw_pane(frame, bottom, state, wide, look),
             _ => {
-                pane(frame, a, state, panes[1], look);
-                pane(frame, b, state, panes[2], look);
+                draw_pane(frame, a, state, panes[1], look);
+                draw_pane(frame, b, state, panes[2], look);
             }
         }
         return;
     }
-    pane(frame, top, state, panes[0], look);
+    draw_pane(frame, top, state, panes[0], look);
     if let wide @ (Pane::Matrix | Pane::Regions | Pane::Calls | Pane::Time | Pane::Holders) =
         state.focus()
     {
-        pane(frame, bottom, state, wide, look);
+        draw_pane(frame, bottom, state, wide, look);
     } else {
-        let [a, b] = columns(bottom, [50, 50]);
-        pane(frame, a, state, panes[1], look);
-        pane(frame, b, state, panes[2], look);
+        let [a, b] = side_by_side_areas(bottom, [50, 50]);
+        draw_pane(frame, a, state, panes[1], look);
+        draw_pane(frame, b, state, panes[2], look);
     }
 }
 
-/// Who on the left, and on the right why, what and where.
-fn overview(frame: &mut Frame<'_>, area: Rect, state: &State, look: Look) {
+/// Draws culprits and victims on the left, and causes, regions and the matrix on the right.
+fn draw_overview(frame: &mut Frame<'_>, area: Rect, state: &ViewState, look: ScreenStyle) {
     let focus = state.focus();
-    let [left, right] = columns(area, [55, 45]);
-    let [culprits, victims] = stacked(left);
-    pane(frame, culprits, state, Pane::Culprits, look);
+    let [left, right] = side_by_side_areas(area, [55, 45]);
+    let [culprits, victims] = stacked_areas(left);
+    draw_pane(frame, culprits, state, Pane::Culprits, look);
     if let wide @ (Pane::Calls | Pane::Time | Pane::Holders) = focus {
-        let [causes, _] = stacked(right);
-        let [_, bottom] = stacked(area);
-        pane(frame, causes, state, Pane::Causes, look);
+        let [causes, _] = stacked_areas(right);
+        let [_, bottom] = stacked_areas(area);
+        draw_pane(frame, causes, state, Pane::Causes, look);
         if wide == Pane::Calls {
-            pane(frame, bottom, state, wide, look);
+            draw_pane(frame, bottom, state, wide, look);
             return;
         }
-        let [time, holders] = columns(bottom, [60, 40]);
-        pane(frame, time, state, Pane::Time, look);
-        pane(frame, holders, state, Pane::Holders, look);
+        let [time, holders] = side_by_side_areas(bottom, [60, 40]);
+        draw_pane(frame, time, state, Pane::Time, look);
+        draw_pane(frame, holders, state, Pane::Holders, look);
         return;
     }
-    pane(frame, victims, state, Pane::Victims, look);
-    if right.height >= TALL {
-        let [causes, regions, matrix] = stacked(right);
-        pane(frame, causes, state, Pane::Causes, look);
-        pane(frame, regions, state, Pane::Regions, look);
-        pane(frame, matrix, state, Pane::Matrix, look);
+    draw_pane(frame, victims, state, Pane::Victims, look);
+    if right.height >= MIN_THREE_PANES_ROWS {
+        let [causes, regions, matrix] = stacked_areas(right);
+        draw_pane(frame, causes, state, Pane::Causes, look);
+        draw_pane(frame, regions, state, Pane::Regions, look);
+        draw_pane(frame, matrix, state, Pane::Matrix, look);
         return;
     }
-    let [causes, below] = stacked(right);
-    pane(frame, causes, state, Pane::Causes, look);
+    let [causes, below] = stacked_areas(right);
+    draw_pane(frame, causes, state, Pane::Causes, look);
     let shown = match focus {
         Pane::Matrix => Pane::Matrix,
         _ => Pane::Regions,
     };
-    pane(frame, below, state, shown, look);
+    draw_pane(frame, below, state, shown, look);
 }
 
-/// One over the other, of equal height.
-fn stacked<const N: usize>(area: Rect) -> [Rect; N] {
+/// Areas one over the other, of equal height.
+fn stacked_areas<const N: usize>(area: Rect) -> [Rect; N] {
     Layout::vertical([Constraint::Fill(1); N]).areas(area)
 }
 
-fn halves(area: Rect, state: &State) -> (Rect, Rect) {
-    // stacks are long
+fn half_areas(area: Rect, state: &ViewState) -> (Rect, Rect) {
+    // stacks are long, so they get more room
     let share = match state.focus() {
         Pane::Stacks => 30,
         _ => 50,
@@ -155,17 +155,17 @@ fn halves(area: Rect, state: &State) -> (Rect, Rect) {
     (top, bottom)
 }
 
-/// Side by side, with room between.
-fn columns(area: Rect, shares: [u16; 2]) -> [Rect; 2] {
+/// Areas side by side, with a gap between them.
+fn side_by_side_areas(area: Rect, shares: [u16; 2]) -> [Rect; 2] {
     Layout::horizontal(shares.map(Constraint::Fill))
         .spacing(2)
         .areas(area)
 }
 
-fn pane(frame: &mut Frame<'_>, area: Rect, state: &State, pane: Pane, look: Look) {
+fn draw_pane(frame: &mut Frame<'_>, area: Rect, state: &ViewState, pane: Pane, look: ScreenStyle) {
     if pane == Pane::Matrix {
-        matrix::draw(frame, area, state, look);
+        matrix::draw_matrix(frame, area, state, look);
     } else {
-        table::draw(frame, area, state, pane, look);
+        table::draw_table(frame, area, state, pane, look);
     }
 }

@@ -1,4 +1,4 @@
-//! Where intervals come from: the probe that counts, and a second one for guarded CPUs.
+//! The source of intervals: the probe that counts, and a second one for guarded CPUs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,37 +8,37 @@ use quell_host::cpus;
 use quell_probe::{Probe, Scope, StackResolver};
 
 use super::attach::AttachOptions;
-use super::sample::{Reading, Sample};
-use super::sampler::Sampler;
-use super::watcher::Watcher;
+use super::interval::{LiveInterval, LiveReading};
+use super::sampler::RegionSampler;
+use super::watcher::ProcessWatcher;
 use crate::accountant::Accountant;
 use crate::clock::own_cpu_ns;
 
-/// A table that fills up more quickly than this stays full for a while: to attach anew takes some 300 ms of CPU time.
-const OFTEN: Duration = Duration::from_secs(30);
+/// Attaching anew takes some 300 ms of CPU time, so a table that fills up more quickly than this stays full for a while.
+const MIN_REATTACH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Reads intervals.
-pub(crate) struct Source {
+/// Reads the intervals of the live view.
+pub(crate) struct IntervalSource {
     pub(crate) probe: Probe,
-    /// Counts only who shoots at guarded CPUs, whatever the scope.
+    /// Counts only those who interrupt guarded CPUs, whatever the scope.
     guard: Option<Probe>,
     guarded: Vec<u32>,
     options: AttachOptions,
-    /// When the probes were attached, or could not be attached anew.
+    /// When the probes were attached, or when attaching anew failed.
     since: Instant,
-    /// For a test: the tables are taken for full.
+    /// Lets a test take the tables for full.
     #[cfg(test)]
     pretend_full: bool,
-    last: Reading,
+    last: LiveReading,
     own_before: u64,
-    watcher: Option<Watcher>,
-    sampler: Option<Sampler>,
+    watcher: Option<ProcessWatcher>,
+    sampler: Option<RegionSampler>,
     accountant: Option<Accountant>,
     /// Names the functions of the account.
     resolver: StackResolver,
 }
 
-impl Source {
+impl IntervalSource {
     /// Starts to count. `guarded` are the CPUs that nobody should disturb.
     ///
     /// # Errors
@@ -46,10 +46,10 @@ impl Source {
     /// If a probe can't be loaded.
     pub(crate) fn start(options: AttachOptions, guarded: Vec<u32>) -> anyhow::Result<Self> {
         let own_before = own_cpu_ns();
-        let (probe, guard) = options.attach(&guarded)?;
+        let (probe, guard) = options.attach_probes(&guarded)?;
         let accountant = Accountant::start(&probe, &options.scope);
         let resolver = StackResolver::new(&probe);
-        let sampler = options.sampler(&probe)?;
+        let sampler = options.start_sampler(&probe)?;
         let mut source = Self {
             probe,
             guard,
@@ -58,37 +58,37 @@ impl Source {
             since: Instant::now(),
             #[cfg(test)]
             pretend_full: false,
-            last: Reading::default(),
+            last: LiveReading::default(),
             own_before,
             watcher: None,
             sampler,
             accountant,
             resolver,
         };
-        source.last = source.read()?;
+        source.last = source.read_all()?;
         Ok(source)
     }
 
-    /// Reads everything: the counts last, so that where another source takes over nothing comes between.
-    fn read(&mut self) -> anyhow::Result<Reading> {
-        let account = self.account()?;
-        let mut reading = self.counts()?;
+    /// Reads everything. The counts come last, so that nothing is missed where another source takes over.
+    fn read_all(&mut self) -> anyhow::Result<LiveReading> {
+        let account = self.read_account()?;
+        let mut reading = self.read_counts()?;
         reading.tally.account = account;
         Ok(reading)
     }
 
-    fn counts(&mut self) -> anyhow::Result<Reading> {
+    fn read_counts(&mut self) -> anyhow::Result<LiveReading> {
         let mut tally = self.probe.tally()?;
         tally.self_ns = own_cpu_ns() - self.own_before;
-        Ok(Reading {
+        Ok(LiveReading {
             matrix: self.probe.interrupt_matrix(),
             guard: self.guard.as_mut().map(Probe::tally).transpose()?,
             tally,
         })
     }
 
-    /// Where the time went so far. Functions are named, which takes a while.
-    fn account(&mut self) -> anyhow::Result<Option<Account>> {
+    /// The account of the time so far. Its functions are named, which takes a while.
+    fn read_account(&mut self) -> anyhow::Result<Option<Account>> {
         self.look_at_time()?;
         match &self.accountant {
             Some(accountant) => accountant.named_account(&mut self.resolver).map(Some),
@@ -96,55 +96,55 @@ impl Source {
         }
     }
 
-    /// Begins a new interval now; what came since the last one is shown nowhere.
+    /// Begins a new interval now; the counts since the last one are shown nowhere.
     ///
     /// # Errors
     ///
     /// If the counts can't be read.
-    pub(crate) fn restart(&mut self) -> anyhow::Result<()> {
-        // the counts first, which another source may have had until now
-        self.last = self.counts()?;
-        self.last.tally.account = self.account()?;
+    pub(crate) fn restart_interval(&mut self) -> anyhow::Result<()> {
+        // the counts are read first, since another source may have had them until now
+        self.last = self.read_counts()?;
+        self.last.tally.account = self.read_account()?;
         if let Some(sampler) = &mut self.sampler {
-            sampler.restart(&self.probe)?;
+            sampler.restart_interval(&self.probe)?;
         }
         if let Some(watcher) = &mut self.watcher {
-            watcher.restart()?;
+            watcher.restart_interval()?;
         }
         Ok(())
     }
 
-    /// What came since the last call.
+    /// The counts since the last call.
     ///
     /// # Errors
     ///
     /// If the counts can't be read.
-    pub(crate) fn sample(&mut self) -> anyhow::Result<Sample> {
+    pub(crate) fn next_interval(&mut self) -> anyhow::Result<LiveInterval> {
         let mut next = None;
         if self.is_full()? {
-            next = self.successor().ok();
-            // without room for more probes the old ones go on: what they can't tell apart is said
+            next = self.start_successor().ok();
+            // without room for more probes the old ones go on, and the interval says how much they can't tell apart
             self.since = Instant::now();
         }
-        let now = self.read()?;
+        let now = self.read_all()?;
         if let Some(next) = &mut next {
-            // at once: what comes between the two is shown nowhere, nor is what the old probes had not counted
-            // yet, up to 8 shootdowns of each CPU
-            next.restart()?;
+            // the new probes start at once: shootdowns between the two are shown nowhere, nor are those that the old probes had
+            // not counted yet, up to 8 of each CPU
+            next.restart_interval()?;
         }
-        let sample = self.until(now)?;
+        let interval = self.interval_until(now)?;
         if let Some(mut next) = next {
             next.watcher = self.watcher.take();
             *self = next;
         }
-        Ok(sample)
+        Ok(interval)
     }
 
-    /// What came until this reading.
-    fn until(&mut self, now: Reading) -> anyhow::Result<Sample> {
+    /// The interval from the last reading to this one.
+    fn interval_until(&mut self, now: LiveReading) -> anyhow::Result<LiveInterval> {
         // CPUs come and go
         let online = cpus::online(Path::new("/"))?;
-        let mut sample = Sample::between(
+        let mut interval = LiveInterval::between_readings(
             &self.last,
             &now,
             self.probe.backend().name(),
@@ -153,29 +153,30 @@ impl Source {
         );
         self.last = now;
         if let Some(sampler) = &mut self.sampler {
-            sample.regions = Some(sampler.interval(&self.probe, &sample.tally, &sample.summary)?);
+            interval.regions =
+                Some(sampler.finish_interval(&self.probe, &interval.tally, &interval.summary)?);
         }
         if let Some(watcher) = &mut self.watcher {
-            sample.detail = Some(watcher.interval()?);
+            interval.close_up = Some(watcher.finish_interval()?);
         }
-        Ok(sample)
+        Ok(interval)
     }
 
-    /// Someone may watch for weeks, and more processes come and go than can be told apart.
+    /// Someone may watch for weeks, and more processes come and go than the tables can tell apart.
     fn is_full(&self) -> anyhow::Result<bool> {
         #[cfg(test)]
         if self.pretend_full {
             return Ok(true);
         }
-        if self.since.elapsed() < OFTEN {
+        if self.since.elapsed() < MIN_REATTACH_INTERVAL {
             return Ok(false);
         }
         let guard = self.guard.as_ref().map(Probe::is_nearly_full).transpose()?;
         Ok(guard == Some(true) || self.probe.is_nearly_full()?)
     }
 
-    /// The same with new probes, whose tables are empty, and which count already.
-    fn successor(&self) -> anyhow::Result<Self> {
+    /// The same source with new probes, whose tables are empty, and which count already.
+    fn start_successor(&self) -> anyhow::Result<Self> {
         let mut next = Self::start(self.options.clone(), self.guarded.clone())?;
         if self.options.scope == Scope::Tree {
             next.probe.add_processes_of(&self.probe)?;
@@ -188,12 +189,12 @@ impl Source {
         Ok(next)
     }
 
-    /// What came since the last call until all was taken away: also what is counted late.
+    /// Detaches the probes, and returns the counts since the last call with those that came late.
     ///
     /// # Errors
     ///
-    /// As for [`Self::sample`].
-    pub(crate) fn last(&mut self) -> anyhow::Result<Sample> {
+    /// As for [`Self::next_interval`].
+    pub(crate) fn last_interval(&mut self) -> anyhow::Result<LiveInterval> {
         if let Some(accountant) = &mut self.accountant {
             accountant.stop(&mut self.resolver)?;
         }
@@ -202,34 +203,35 @@ impl Source {
             guard.detach()?;
         }
         if let Some(watcher) = &mut self.watcher {
-            watcher.stop()?;
+            watcher.stop_recording()?;
         }
-        let now = self.read()?;
-        self.until(now)
+        let now = self.read_all()?;
+        self.interval_until(now)
     }
 
-    /// Looks closely at a process that makes so many shootdowns a second, with records and sampled stacks, until [`Self::close`].
+    /// Looks closely at a process that makes so many shootdowns a second, by records and sampled stacks, until
+    /// [`Self::close_process`].
     ///
     /// # Errors
     ///
     /// If the probe for it can't be loaded.
-    pub(crate) fn open(&mut self, pid: u32, a_second: u64) -> anyhow::Result<()> {
+    pub(crate) fn open_process(&mut self, pid: u32, a_second: u64) -> anyhow::Result<()> {
         self.watcher = None;
         let options = AttachOptions {
             scope: Scope::Tree,
             backend: Some(self.probe.backend()),
             ..self.options.clone()
         };
-        self.watcher = Some(Watcher::start(pid, a_second, &options)?);
+        self.watcher = Some(ProcessWatcher::start(pid, a_second, &options)?);
         Ok(())
     }
 
-    /// Takes the close look away, and what it costs.
-    pub(crate) fn close(&mut self) {
+    /// Ends the close look, so that it costs nothing any more.
+    pub(crate) fn close_process(&mut self) {
         self.watcher = None;
     }
 
-    /// Is a process looked at closely? Then [`Self::drain`] is to be called more often.
+    /// Is a process looked at closely? Then [`Self::drain_records`] has to be called more often.
     pub(crate) fn is_open(&self) -> bool {
         self.watcher.is_some()
     }
@@ -239,12 +241,12 @@ impl Source {
     /// # Errors
     ///
     /// If they can't be read.
-    pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn drain_records(&mut self) -> anyhow::Result<()> {
         if let Some(watcher) = &mut self.watcher {
-            watcher.drain()?;
+            watcher.drain_records()?;
         }
         if let Some(sampler) = &mut self.sampler {
-            sampler.drain(&self.probe)?;
+            sampler.drain_samples(&self.probe)?;
         }
         self.look_at_time()
     }
@@ -283,7 +285,7 @@ mod tests {
             ipi: false,
             unwind: false,
         };
-        let mut source = Source::start(options, Vec::new()).expect("a probe");
+        let mut source = IntervalSource::start(options, Vec::new()).expect("a probe");
         source.pretend_full = true;
         // not real-time: it may take as long as it takes
         let mut child = Command::new("sh")
@@ -298,23 +300,23 @@ mod tests {
         source.probe.add_process(child.id()).expect("in scope");
         drop(child.stdin.take());
         let (mut seen, mut empty, mut renewals) = (0, 0, 0);
-        let mut add = |sample: &Sample| {
+        let mut add = |interval: &LiveInterval| {
             let known = [Cause::Munmap, Cause::MadviseDontneed, Cause::Mprotect];
-            let culprits = sample.tally.culprits.iter();
+            let culprits = interval.tally.culprits.iter();
             let culprits = culprits.filter(|c| known.contains(&c.cause));
             seen += culprits.map(|c| c.counts.shootdowns).sum::<u64>();
-            empty += sample.tally.empty_sends;
+            empty += interval.tally.empty_sends;
         };
         let status = loop {
             if let Some(status) = child.try_wait().expect("a status") {
                 break status;
             }
             thread::sleep(Duration::from_millis(100));
-            add(&source.sample().expect("an interval"));
+            add(&source.next_interval().expect("an interval"));
             renewals += 1;
         };
         assert!(status.success(), "the culprit: {status}");
-        add(&source.last().expect("an interval"));
+        add(&source.last_interval().expect("an interval"));
         println!(
             "{seen} of {}, {empty} empty sends, {renewals} renewals",
             3 * COUNT

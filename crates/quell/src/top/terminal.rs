@@ -1,4 +1,4 @@
-//! The terminal: taken, and given back as it was, however quell ends.
+//! The terminal, which is taken, and given back as it was however quell ends.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Stdout, Write as _};
@@ -18,38 +18,38 @@ use ratatui::layout::{Rect, Size};
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::keys::Keys;
+use super::keys::KeyReader;
 use crate::launch::signals;
 
-/// Whether the terminal is ours now. Static, for a panic gives it back too.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Whether quell has the terminal now. It is static, since the hook of a panic gives the terminal back too.
+static TERMINAL_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The screen, until it is dropped.
-pub(crate) struct Screen {
+/// The screen of the terminal, until it is dropped.
+pub(crate) struct TerminalScreen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// Where keys come from if stdin is something else.
+    /// Keys come from here if stdin is something else.
     tty: Option<File>,
-    keys: Keys,
-    /// As it was when last looked at.
+    keys: KeyReader,
+    /// The size when it was last asked for.
     size: Size,
 }
 
-/// What somebody did at the terminal.
+/// An input of the user at the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
+pub(crate) enum TerminalInput {
     Key(KeyEvent),
     Resized,
 }
 
-impl Screen {
+impl TerminalScreen {
     /// Takes the terminal.
     ///
     /// # Errors
     ///
-    /// If it can't be had: then it is as it was.
-    pub(crate) fn take() -> anyhow::Result<Self> {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(|| {
+    /// If the terminal can't be taken: then it is as it was.
+    pub(crate) fn take_terminal() -> anyhow::Result<Self> {
+        static PANIC_HOOK: Once = Once::new();
+        PANIC_HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
                 give_back();
@@ -65,61 +65,64 @@ impl Screen {
             )
         };
         signals::install_quit()?;
-        enter()?;
+        enter_screen()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
-        // dropped on error, and so given back
+        // on an error it is dropped, and so given back
         let mut screen = Self {
             terminal: terminal
                 .inspect_err(|_| give_back())
                 .context("taking the terminal")?,
             tty,
-            keys: Keys::default(),
+            keys: KeyReader::default(),
             size: Size::default(),
         };
-        screen.clear()?;
+        screen.clear_screen()?;
         Ok(screen)
     }
 
-    /// By a resize to what it is: `Terminal::clear` asks the terminal where its cursor is, and not
-    /// every one answers.
-    fn clear(&mut self) -> anyhow::Result<()> {
-        self.size = self.now()?;
+    /// Clears by a resize to the present size: `Terminal::clear` asks the terminal where its cursor is, and not every one
+    /// answers.
+    fn clear_screen(&mut self) -> anyhow::Result<()> {
+        self.size = self.terminal_size()?;
         let all = Rect::new(0, 0, self.size.width, self.size.height);
         self.terminal.resize(all).context("clearing the terminal")
     }
 
-    fn now(&self) -> anyhow::Result<Size> {
+    fn terminal_size(&self) -> anyhow::Result<Size> {
         self.terminal
             .size()
             .context("asking for the terminal's size")
     }
 
-    /// Draws; only what has changed is written.
+    /// Draws a frame; only changed cells are written.
     ///
     /// # Errors
     ///
     /// If the terminal is gone.
-    pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> anyhow::Result<()> {
+    pub(crate) fn draw_frame(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> anyhow::Result<()> {
         self.terminal
             .draw(draw)
             .context("writing to the terminal")?;
         Ok(())
     }
 
-    /// Waits for keys, signals, or the end of the time, and looks then whether the size has changed.
+    /// Waits for keys, signals, or the end of the time, and then asks whether the size has changed.
     ///
     /// # Errors
     ///
     /// If the terminal is gone.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> anyhow::Result<Vec<Input>> {
+    pub(crate) fn wait_for_input(
+        &mut self,
+        timeout: Duration,
+    ) -> anyhow::Result<Vec<TerminalInput>> {
         let stdin = io::stdin();
         let fd: BorrowedFd<'_> = match &self.tty {
             Some(tty) => tty.as_fd(),
             None => stdin.as_fd(),
         };
         let ready = signals::poll(Some(fd), timeout)?;
-        // A terminal that has gone is always ready, and reading it tells nothing: without this, quell
-        // would read for ever.
+        // A terminal that has gone is always ready, and a read of it returns nothing: without this check, quell would read for
+        // ever.
         let mut polled = [PollFd::new(&fd, PollFlags::IN)];
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         let now = Timespec::default();
@@ -134,11 +137,16 @@ impl Screen {
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => 0,
                 Err(err) => return Err(err).context("reading keys"),
             };
-            inputs.extend(self.keys.read(&bytes[..n]).into_iter().map(Input::Key));
+            inputs.extend(
+                self.keys
+                    .read_keys(&bytes[..n])
+                    .into_iter()
+                    .map(TerminalInput::Key),
+            );
         }
-        let size = self.now()?;
+        let size = self.terminal_size()?;
         if std::mem::replace(&mut self.size, size) != size {
-            inputs.push(Input::Resized);
+            inputs.push(TerminalInput::Resized);
         }
         Ok(inputs)
     }
@@ -147,26 +155,26 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// If the terminal can't be had again.
-    pub(crate) fn suspend(&mut self) -> anyhow::Result<()> {
+    /// If the terminal can't be taken again.
+    pub(crate) fn suspend_quell(&mut self) -> anyhow::Result<()> {
         give_back();
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::STOP)
             .context("stopping quell")?;
-        enter()?;
-        self.clear()?;
+        enter_screen()?;
+        self.clear_screen()?;
         Ok(())
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
         give_back();
     }
 }
 
-fn enter() -> anyhow::Result<()> {
-    TAKEN.store(true, Ordering::Release);
+fn enter_screen() -> anyhow::Result<()> {
+    TERMINAL_TAKEN.store(true, Ordering::Release);
     let taken =
         enable_raw_mode().and_then(|()| execute!(io::stdout(), EnterAlternateScreen, cursor::Hide));
     taken
@@ -174,9 +182,9 @@ fn enter() -> anyhow::Result<()> {
         .context("taking the terminal; '--batch N' needs none")
 }
 
-/// Once, whoever comes first: the end, an error, a panic. Errors can't be helped any more.
+/// Gives the terminal back once, whoever comes first: the end, an error, or a panic. Errors here can't be helped any more.
 fn give_back() {
-    if TAKEN.swap(false, Ordering::AcqRel) {
+    if TERMINAL_TAKEN.swap(false, Ordering::AcqRel) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
         let _ = io::stdout().flush();
         let _ = disable_raw_mode();
@@ -184,16 +192,16 @@ fn give_back() {
 }
 
 /// Is there a terminal to draw on?
-pub(crate) fn is_there() -> bool {
+pub(crate) fn can_draw() -> bool {
     io::stdout().is_terminal() && !is_dumb()
 }
 
-/// Can it do nothing but print?
+/// Can the terminal do nothing but print?
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|t| t == "dumb")
 }
 
-/// Are colours wanted?
+/// Does the user want colours?
 pub(crate) fn wants_color() -> bool {
     match anstream::ColorChoice::global() {
         anstream::ColorChoice::Never => false,
