@@ -228,4 +228,18 @@ mod tests {
             NO_ACCOUNT_TEXT
         );
     }
+
+    /// Check that the view begins with the time where it is told, with the counts where not, and that it stays where keys led.
+    #[test]
+    fn time_comes_first() {
+        use super::super::state::{Pane, ViewState};
+        let mut state = ViewState::new("app".to_owned());
+        state.take_interval(LiveInterval::default());
+        assert_eq!(state.focus(), Pane::Culprits);
+        state.take_interval(interval());
+        assert_eq!(state.focus(), Pane::Culprits, "not against keys");
+        let mut state = ViewState::new("app".to_owned());
+        state.take_interval(interval());
+        assert_eq!(state.focus(), Pane::Time);
+    }
 }

@@ -133,6 +133,10 @@ impl ViewState {
         if self.paused {
             return;
         }
+        // Time is what people pay: where it is told, the view begins with it, and keys lead to the counts.
+        if self.history.is_empty() && self.opened.is_none() && interval.summary.account.is_some() {
+            self.focus = Pane::Time;
+        }
         let second = |n: u64| match interval.duration_ns() {
             0 => 0,
             ns => (n as f64 * 1e9 / ns as f64).round() as u64,

@@ -91,10 +91,15 @@ fn draw_panes(frame: &mut Frame<'_>, area: Rect, state: &ViewState, look: Screen
         }
         return;
     }
+    // time is the answer, and counts explain it
+    let focus = state.focus();
+    if let Pane::Time | Pane::Holders = focus {
+        draw_pane(frame, top, state, focus, look);
+        draw_pane(frame, bottom, state, panes[0], look);
+        return;
+    }
     draw_pane(frame, top, state, panes[0], look);
-    if let wide @ (Pane::Matrix | Pane::Regions | Pane::Calls | Pane::Time | Pane::Holders) =
-        state.focus()
-    {
+    if let wide @ (Pane::Matrix | Pane::Regions | Pane::Calls) = focus {
         draw_pane(frame, bottom, state, wide, look);
     } else {
         let [a, b] = side_by_side_areas(bottom, [50, 50]);
@@ -103,23 +108,28 @@ fn draw_panes(frame: &mut Frame<'_>, area: Rect, state: &ViewState, look: Screen
     }
 }
 
-/// Draws culprits and victims on the left, and causes, regions and the matrix on the right.
+/// Draws culprits and victims on the left, and causes, regions and the matrix on the right; or the time and its holders above
+/// culprits and causes, or all function calls below them.
 fn draw_overview(frame: &mut Frame<'_>, area: Rect, state: &ViewState, look: ScreenStyle) {
     let focus = state.focus();
+    if let Pane::Time | Pane::Holders = focus {
+        let [top, bottom] = stacked_areas(area);
+        let [time, holders] = side_by_side_areas(top, [60, 40]);
+        draw_pane(frame, time, state, Pane::Time, look);
+        draw_pane(frame, holders, state, Pane::Holders, look);
+        let [culprits, causes] = side_by_side_areas(bottom, [55, 45]);
+        draw_pane(frame, culprits, state, Pane::Culprits, look);
+        draw_pane(frame, causes, state, Pane::Causes, look);
+        return;
+    }
     let [left, right] = side_by_side_areas(area, [55, 45]);
     let [culprits, victims] = stacked_areas(left);
     draw_pane(frame, culprits, state, Pane::Culprits, look);
-    if let wide @ (Pane::Calls | Pane::Time | Pane::Holders) = focus {
+    if focus == Pane::Calls {
         let [causes, _] = stacked_areas(right);
         let [_, bottom] = stacked_areas(area);
         draw_pane(frame, causes, state, Pane::Causes, look);
-        if wide == Pane::Calls {
-            draw_pane(frame, bottom, state, wide, look);
-            return;
-        }
-        let [time, holders] = side_by_side_areas(bottom, [60, 40]);
-        draw_pane(frame, time, state, Pane::Time, look);
-        draw_pane(frame, holders, state, Pane::Holders, look);
+        draw_pane(frame, bottom, state, Pane::Calls, look);
         return;
     }
     draw_pane(frame, victims, state, Pane::Victims, look);
