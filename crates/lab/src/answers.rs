@@ -1,4 +1,4 @@
-//! What a worker says, read with an end: nothing is waited for without a bound, and not beyond Ctrl-C.
+//! Reads the answers of a worker with a deadline: no read waits without a bound, and none goes on after Ctrl-C.
 
 use std::io::{self, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Says whether somebody wants it all to end. It is asked while a worker is waited for, which may take seconds to
-/// prepare or give back gigabytes.
+/// Says whether somebody wants the whole to end. It is asked while a read waits for a worker, which may take seconds to prepare
+/// or give back gigabytes.
 pub type Stop = fn() -> bool;
 
-/// How often it is asked.
+/// The time between two calls of it.
 const NAP: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -22,7 +22,7 @@ const NAP: Timespec = Timespec {
 #[derive(Debug)]
 pub(crate) struct Answers(BufReader<Bounded>);
 
-/// Reads until then.
+/// The output of a worker, with a deadline.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     from: ChildStdout,
@@ -30,10 +30,10 @@ pub(crate) struct Bounded {
     until: Instant,
 }
 
-/// Starts a worker: with what it is told through, and what it answers through.
+/// Starts a worker, and returns the pipes for its orders and its answers.
 pub(crate) fn start(command: &mut Command, stop: Stop) -> io::Result<(Child, ChildStdin, Answers)> {
     let mut child = command
-        // Ctrl-C goes to the terminal's whole foreground group: what becomes of a worker is the lab's to say
+        // Ctrl-C goes to the terminal's whole foreground group; but the lab decides when its workers end.
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -53,12 +53,12 @@ impl Answers {
         }))
     }
 
-    /// Reads what `receive` reads of the answer to what the worker was told just now, which is `doing`.
+    /// Reads the answer to the latest order by `receive`; errors call that order `doing`.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::Interrupted`] where somebody wants it to end, [`io::ErrorKind::TimedOut`] after that time; and
-    /// what `receive` says.
+    /// [`io::ErrorKind::Interrupted`] where somebody wants it to end, [`io::ErrorKind::TimedOut`] after that time; and the errors
+    /// of `receive`.
     pub(crate) fn within<T>(
         &mut self,
         time: Duration,
@@ -68,7 +68,7 @@ impl Answers {
         let now = Instant::now();
         self.0.get_mut().until = now.checked_add(time).unwrap_or(now);
         receive(&mut self.0).map_err(|err| match err.kind() {
-            // std's readers try again after an interruption, so that it comes here under another name
+            // std's readers repeat an interrupted read, so the interruption comes here as another kind of error.
             io::ErrorKind::ConnectionAborted => io::ErrorKind::Interrupted.into(),
             io::ErrorKind::TimedOut => io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -79,11 +79,11 @@ impl Answers {
     }
 }
 
-/// Ends a worker, and waits until it has gone: but not for ever for one that a disk holds, which goes when it is let go.
+/// Ends a worker, and waits until it has gone: but not for ever for one that waits for a disk, which goes when the disk answers.
 pub(crate) fn end(worker: &mut Child) {
     const LONGEST: Duration = Duration::from_secs(20);
     const NAP: Duration = Duration::from_millis(1);
-    // it may have ended already, which is all that is wanted
+    // It may have ended already, which is as good.
     let _ = worker.kill();
     let until = Instant::now() + LONGEST;
     while matches!(worker.try_wait(), Ok(None)) && Instant::now() < until {
@@ -100,7 +100,7 @@ impl Read for Bounded {
             let mut fds = [PollFd::new(&self.from, PollFlags::IN)];
             match poll(&mut fds, Some(&NAP)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                // the end of a worker can be read too
+                // The end of a worker can be read too.
                 Ok(_) => return self.from.read(to),
                 Err(err) => return Err(err.into()),
             }

@@ -1,26 +1,27 @@
-//! One block of one arm: who is told to begin, what is read meanwhile, and whether it counts.
+//! One block of one arm: it decides which worker begins, reads the probe meanwhile, and says whether the block counts.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use quell_event::Interruption;
 
+use crate::arm::Arm;
 use crate::around::Watch;
 use crate::attribute::{Blame, attribute};
-use crate::block::{Arm, Raw};
+use crate::block::Raw;
 use crate::daemons::daemons;
-use crate::experiment::{Invalid, Measured, Options};
 use crate::mechanism::{Mechanism, Timing};
 use crate::process::{Stop, Worker};
 use crate::protocol::Block;
+use crate::round::{Invalid, Measured, Options};
 use crate::tsc::nanoseconds;
 
-/// The smallest share of a block in which the victim must have run.
+/// The victim must have run for one part in so many of a block.
 const LEAST_RUN: u64 = 5;
 
-/// The processes of an experiment.
+/// The worker processes of an experiment.
 pub(crate) struct Workers {
-    /// Victim and culprit in one.
+    /// Victim and culprit in one process.
     pub(crate) both: Worker,
     /// A culprit in a process of its own.
     pub(crate) sham: Worker,
@@ -62,7 +63,7 @@ impl Workers {
         } else {
             watch.resume()?;
         }
-        // what fell between the blocks is nobody's
+        // Interruptions between two blocks belong to neither.
         watch.take()?;
         let lost = watch.lost()?;
         let sham = arm == Arm::Sham;
@@ -75,7 +76,7 @@ impl Workers {
         self.wait(options.block, watch, &mut seen)?;
         let mut raw = self.both.end()?;
         let culprit = if sham {
-            // its operations are the culprit's, the gaps are the victim's
+            // The operations are those of the sham, the gaps are those of the victim.
             raw.ops = self.sham.end()?.ops;
             self.sham.pid()
         } else {
@@ -83,7 +84,7 @@ impl Workers {
         };
         seen.append(&mut watch.take()?);
         let lost = watch.lost()? > lost;
-        // now, for the kernel's workers come and go
+        // They are listed after the block, for the kernel's workers come and go.
         let daemons = daemons(mechanism.daemons);
         let whole = nanoseconds(options.block);
         let asleep = raw.begin_ns == 0;
@@ -113,7 +114,7 @@ impl Workers {
         })
     }
 
-    /// Reads the probe now and then, so that its ring does not fill.
+    /// Reads the probe every 0.1 s, so that its ring does not fill.
     fn wait(
         &mut self,
         time: Duration,
@@ -133,7 +134,7 @@ impl Workers {
     }
 }
 
-/// Of a victim that slept: the time of the operations, all of which count.
+/// The block of a victim that slept: it spans the operations, so that all of them count.
 fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
     let first = raw.ops.first().map_or(raw.told_ns, |op| op.begin_ns);
     let last = raw.ops.last().map_or(0, |op| op.end_ns);

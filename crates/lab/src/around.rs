@@ -1,23 +1,23 @@
-//! What an experiment needs of whoever runs it.
+//! What an experiment needs of its host, the program that runs it.
 
 use std::process::Command;
 use std::time::Duration;
 
 use quell_event::{Backtraces, Interruption};
 
-use crate::experiment::{Measured, Round};
 use crate::judge::Judgement;
 use crate::process::Stop;
+use crate::round::{Measured, Round};
 
-/// What sees all that interrupts the victim: the probe, which the lab knows by this only.
+/// Sees all that interrupts the victim. It stands for the probe, so that the lab does not depend on it.
 pub trait Watch {
-    /// What was seen since the last call.
+    /// The interruptions since the last call.
     ///
     /// # Errors
     ///
     /// If the probe fails.
     fn take(&mut self) -> anyhow::Result<Vec<Interruption>>;
-    /// How much it has lost so far.
+    /// The number of records that it has lost so far.
     ///
     /// # Errors
     ///
@@ -29,9 +29,9 @@ pub trait Watch {
     ///
     /// If the probe fails.
     fn backtraces(&mut self, tgid: u32) -> anyhow::Result<Option<Backtraces>>;
-    /// Takes it away.
+    /// Detaches it.
     fn pause(&mut self);
-    /// Brings it back.
+    /// Attaches it again.
     ///
     /// # Errors
     ///
@@ -39,21 +39,21 @@ pub trait Watch {
     fn resume(&mut self) -> anyhow::Result<()>;
 }
 
-/// What is around an experiment.
+/// The program that runs an experiment.
 pub trait Surroundings {
-    /// How to start a worker.
+    /// The command that starts a worker.
     fn worker(&self) -> Command;
     /// Watches this thread on this CPU, and keeps stacks if asked to.
     ///
     /// # Errors
     ///
-    /// If this kernel or user lacks something.
+    /// If this kernel or user lacks a requirement.
     fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>>;
-    /// A block is done, and nothing is measured until this returns.
+    /// Is called after each block; nothing is measured until it returns.
     fn block(&self, _measured: &Measured) {}
-    /// A round is done; when it is looked at next; and what was known when it was last.
+    /// Is called after each round, with the number of rounds at which the lab judges next, and the latest judgement.
     fn round(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>);
-    /// It takes so long, more than was said.
+    /// Is called when the experiment takes so long, more than its budget.
     fn stretched(&self, budget: Duration);
     /// Says, also in the middle of a block, whether somebody wants it to end.
     fn stop(&self) -> Stop;

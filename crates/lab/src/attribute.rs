@@ -1,4 +1,4 @@
-//! Lays what the probe saw on the victim's CPU beside the gaps that the victim saw itself.
+//! Lays the interruptions that the probe saw on the victim's CPU beside the gaps that the victim saw itself.
 
 use quell_event::{Interruption, InterruptionKind as Kind};
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use crate::away::{is_missed, is_stolen};
 use crate::block::{Gap, Op, Raw};
 
-/// Why there was a gap. Where several things lie in one, the first of this list: the rest is part of it, or small.
+/// The cause of a gap. Where several causes lie in one, the first of this list counts: the rest is part of it, or small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// Another thread ran, against the victim's will.
     Sched,
-    /// A page fault, with what it waited for: a disk, a lock.
+    /// A page fault, with all that it waited for: a disk, a lock.
     Fault,
     /// A shootdown.
     Tlb,
     /// Another function that another CPU asked for.
     Callfn,
-    /// A device, another vector of the kernel's, or what such an interrupt has left to do (softirq).
+    /// A device, another vector of the kernel's, or the work that such an interrupt has left to do (softirq).
     Irq,
     /// The CPU's timer.
     Timer,
@@ -27,7 +27,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All, in the order in which they are told.
+    /// All classes, in the order in which output lists them.
     pub const ALL: [Self; 7] = [
         Self::Sched,
         Self::Fault,
@@ -38,7 +38,7 @@ impl Class {
         Self::None,
     ];
 
-    /// As in JSON.
+    /// The name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Class {
     }
 }
 
-/// A gap and why.
+/// A gap and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The gap.
@@ -73,7 +73,7 @@ pub struct Told {
     pub class: Class,
     /// Whether the culprit had a part in it: a shootdown of its, or a fault of the victim where the mechanism makes those.
     pub caused: bool,
-    /// The process that asked for what gave it its class, or that ran instead; 0 where nobody did.
+    /// The process whose request gave the gap its class, or that ran instead; 0 where there is none.
     pub by: u32,
 }
 
@@ -84,7 +84,7 @@ pub struct Attributed {
     pub begin_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Turns that were no gaps: ns and how many.
+    /// Turns that were no gaps: their length in ns and their number.
     pub turns: Vec<(u64, u64)>,
     /// The gaps, in order.
     pub gaps: Vec<Told>,
@@ -114,19 +114,19 @@ pub struct Attributed {
     pub counted_faults: u64,
 }
 
-/// By how much an interruption may lie beside its gap, ns: what two readings of two clocks and the line through two
-/// moments are off by.
+/// By how much an interruption may lie beside its gap, ns: the error of two readings of two clocks and of the line through two
+/// moments.
 const SLACK_NS: u64 = 500;
 
 impl Attributed {
-    /// For how long the victim had its CPU, ns.
+    /// The time that the victim had its CPU, ns.
     #[must_use]
     pub fn ran_ns(&self) -> u64 {
         (self.end_ns - self.begin_ns).saturating_sub(self.away_ns)
     }
 
-    /// Whether an operation fell into the time of the victim, also one of which nobody can say what came of it: long ones
-    /// are all of that kind where others have the CPU now and then.
+    /// Whether an operation fell into the time of the victim, also one whose effect nobody can tell: long ones are all of that
+    /// kind where others have the CPU now and then.
     #[must_use]
     pub fn is_operated(&self) -> bool {
         let in_time = |op: &Op| op.end_ns > self.begin_ns && op.begin_ns < self.end_ns;
@@ -150,7 +150,7 @@ impl Attributed {
     }
 }
 
-/// What the culprit answers for.
+/// The events that the culprit answers for.
 pub struct Blame<'a> {
     /// Knows the culprit's process and the kernel's threads that work for it, by their number.
     pub is_culprit: &'a dyn Fn(u32) -> bool,
@@ -159,7 +159,7 @@ pub struct Blame<'a> {
     pub faults: bool,
 }
 
-/// Tells each gap's class.
+/// Finds each gap's class, and counts the shootdowns, faults and operations of the block.
 #[must_use]
 pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> Attributed {
     seen.sort_by_key(|i| i.begin_ns);
@@ -188,15 +188,15 @@ pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> At
             told.away_ns += gap.ns;
             away.push(*gap);
         } else {
-            // A CPU that the hypervisor has taken away is not interrupted but flushes when it comes back
-            // (arch/x86/kernel/kvm.c: kvm_flush_tlb_multi()). The gap is its, with whatever came in it, or a culprit that
-            // waits for this CPU would be told to have taken all that time.
+            // A CPU that the hypervisor has taken away is not interrupted but flushes when it comes back (arch/x86/kernel/kvm.c:
+            // kvm_flush_tlb_multi()). The gap counts as the hypervisor's, whatever came in it; otherwise all that time would be
+            // laid to a culprit that waits for this CPU.
             let stolen = is_stolen(gap, seen);
             if stolen {
                 away.push(*gap);
                 class = Class::None;
             }
-            // How long a fault of others took is not what a shootdown cost that came meanwhile: faults are served with
+            // The length of a fault of others is not the cost of a shootdown that came meanwhile: faults are served with
             // interrupts on (arch/x86/mm/fault.c: do_user_addr_fault()).
             let foreign = class == Class::Fault && !blame.faults;
             let before = hits.len() + faults.len();
@@ -231,7 +231,7 @@ pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> At
             by: first.filter(|_| class != Class::None).map_or(0, |i| i.tgid),
         });
     }
-    // those that no gap shows, while the victim spun: the share that can't be explained is counted, not hidden
+    // A shootdown that no gap shows, while the victim spun: the share that can't be explained is counted, not hidden.
     for i in stray {
         let spun = (raw.begin_ns..raw.end_ns).contains(&i.begin_ns);
         if i.kind == Kind::Tlb && spun {
@@ -287,7 +287,7 @@ fn within(moments: &[u64], op: &Op) -> u64 {
     count(to.saturating_sub(from))
 }
 
-/// Millionths; 0 of nothing.
+/// The ratio in millionths; 0 of an empty time.
 pub(crate) fn ppm(ns: u64, of: u64) -> f64 {
     if of == 0 {
         return 0.0;

@@ -1,19 +1,19 @@
-//! When the victim's CPU was not there to be interrupted, and which operations that spoils.
+//! The times when the victim's CPU was taken away, and the operations that this spoils.
 
 use quell_event::{Interruption, InterruptionKind as Kind};
 
 use crate::block::{Gap, Op};
 
-/// A gap that is longer by this than what the probe saw in it, for each thing seen and one more, ns: then the CPU itself
-/// was taken away. To enter and leave an interrupt takes a few µs, where the hypervisor has a part in it too.
+/// A gap that is longer by this than all that the probe saw in it, for each interruption and one more, ns, means that the CPU
+/// itself was taken away. To enter and leave an interrupt takes a few µs, where the hypervisor has a part in it too.
 const STOLEN_NS: u64 = 20_000;
 
-/// An operation counts if the victim was away for less than one part in so many of it: what it may have missed then is
-/// below 1 % of what is counted.
+/// An operation counts if the victim was away for less than one part in so many of it: the events that it may have missed are
+/// then below 1 % of those that are counted.
 const MOST_AWAY: u64 = 100;
 
-/// Whether the CPU did not run for the most of a gap. A fault has no end that the probe sees, and may take as long as
-/// it takes to read a page: there nobody knows.
+/// Whether the CPU did not run for the most of a gap. A fault has no end that the probe sees, and may take as long as a disk
+/// takes to read a page: then nobody knows.
 pub(crate) fn is_stolen(gap: &Gap, seen: &[Interruption]) -> bool {
     let known = covered(seen);
     let entries = u64::try_from(1 + seen.len()).unwrap_or(u64::MAX);
@@ -21,8 +21,8 @@ pub(crate) fn is_stolen(gap: &Gap, seen: &[Interruption]) -> bool {
         && gap.ns.saturating_sub(known) >= entries.saturating_mul(STOLEN_NS)
 }
 
-/// The time that these take together, ns: interrupts lie within a softirq, and calls within their interrupt. They are in
-/// the order of their begins.
+/// The time that these take together, ns: interrupts lie within a softirq, and calls within their interrupt. They are in the
+/// order of their begins.
 fn covered(seen: &[Interruption]) -> u64 {
     let (mut sum, mut until) = (0, 0);
     for i in seen {
@@ -32,7 +32,7 @@ fn covered(seen: &[Interruption]) -> u64 {
     sum
 }
 
-/// Whether the victim was away for so much of an operation that it may have missed what came of it.
+/// Whether the victim was away for so much of an operation that it may have missed its effect.
 pub(crate) fn is_missed(away: &[Gap], op: &Op) -> bool {
     let from = away.partition_point(|g| g.end_ns() <= op.begin_ns);
     let missed: u64 = away[from..]

@@ -1,46 +1,14 @@
-//! One block as it was measured: what the victim saw, what the culprit did, on the probe's clock.
-
-use serde::{Deserialize, Serialize};
+//! One block as it was measured, on the probe's clock: the gaps of the victim and the operations of the culprit.
 
 use crate::protocol::{Done, Stamp};
 use crate::tsc::Line;
-
-/// What a block is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arm {
-    /// No culprit.
-    Idle,
-    /// The same culprit in an address space of its own.
-    Sham,
-    /// The culprit in the victim's address space.
-    Real,
-    /// The same, while the probe is taken away: what it costs to watch.
-    Untraced,
-}
-
-impl Arm {
-    /// Those that a round is made of.
-    pub const ALL: [Self; 4] = [Self::Idle, Self::Sham, Self::Real, Self::Untraced];
-
-    /// As in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Sham => "sham",
-            Self::Real => "real",
-            Self::Untraced => "untraced",
-        }
-    }
-}
 
 /// A gap of the victim, ns of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// When it began.
     pub begin_ns: u64,
-    /// How long it was.
+    /// Its length, ns.
     pub ns: u64,
 }
 
@@ -61,16 +29,16 @@ pub struct Op {
     pub end_ns: u64,
 }
 
-/// A block, on one clock.
+/// A block with all readings converted to one clock.
 #[derive(Clone, Debug, Default)]
 pub struct Raw {
-    /// When the worker was told to begin.
+    /// When the worker was ordered to begin.
     pub told_ns: u64,
     /// When the victim began to spin; 0 where it did not.
     pub begin_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Turns of the spin that were no gaps: ns and how many.
+    /// Turns of the spin that were no gaps: their length in ns and their number.
     pub turns: Vec<(u64, u64)>,
     /// The gaps, in order.
     pub gaps: Vec<Gap>,
@@ -79,7 +47,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// From what a worker has sent.
+    /// Converts the readings that a worker has sent to ns.
     #[must_use]
     pub fn new(done: &Done, gaps: &[Stamp], ops: &[Stamp]) -> Self {
         let line = Line::through(done.from, done.to);

@@ -1,6 +1,5 @@
-//! What a service does with its allocator: two threads that allocate blocks of 64 KB to 4 MB, write them, and free
-//! them, bursts of them at once. Through the process's own malloc, so that a preloaded allocator is the one that
-//! is measured.
+//! Uses an allocator as a service does: two threads allocate blocks of 64 KB to 4 MB, write them, and free them, bursts of them
+//! at once. They use the process's own malloc, so that a preloaded allocator is the one that is measured.
 
 use std::thread;
 
@@ -28,14 +27,14 @@ fn churn(operations: u64, seed: u64) {
             let which = rng.below(held.len());
             held.swap_remove(which);
         } else {
-            // as many of each size from 64 KB to 4 MB, by octaves
+            // Every octave of sizes from 64 KB to 4 MB has the same share.
             let size = (64 << 10) << rng.below(7);
             held.extend(Block::new(size));
         }
     }
 }
 
-/// A block of malloc's.
+/// A block from malloc.
 struct Block(*mut libc::c_void);
 
 impl Block {

@@ -1,6 +1,6 @@
-//! Kernel threads that do what a process has asked for.
+//! Kernel threads that work on behalf of a process.
 
-/// The processes of kernel threads whose names begin so.
+/// The processes of kernel threads whose names begin with one of these.
 pub(crate) fn daemons(names: &[&str]) -> Vec<u32> {
     let proc = quell_host::proc::Proc::new("/");
     if names.is_empty() {

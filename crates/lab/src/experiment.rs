@@ -8,132 +8,42 @@ use anyhow::Context as _;
 use quell_event::Backtraces;
 use quell_stats::Rng;
 
+use crate::arm::{Arm, FEWEST};
 use crate::arms::Workers;
 use crate::around::Surroundings;
-use crate::attribute::Attributed;
-use crate::block::Arm;
 use crate::failures::Failures;
-use crate::judge::{self, FEWEST, Judgement, Verdict};
+use crate::judge::{self, Judgement, Verdict};
 use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
 use crate::process::Worker;
-use crate::protocol::{Mode, Role, Setup};
-use crate::tsc::monotonic_ns;
+use crate::protocol::{Role, Setup};
+use crate::round::{Options, Round, counts};
 use crate::who::Processes;
-
-/// How long a block is where nobody says, ms.
-pub const BLOCK_MS: u64 = 150;
-
-/// How soon one operation may follow the start of the last where nobody says, µs.
-pub const PACE_US: u64 = 10;
-
-/// Where, for how long, and how.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The victim's CPU.
-    pub victim_cpu: u32,
-    /// The culprit's.
-    pub culprit_cpu: u32,
-    /// At most so long, all in all.
-    pub budget: Duration,
-    /// Whether that may be stretched to what the fewest rounds take: nobody has asked for it.
-    pub may_stretch: bool,
-    /// So long a block.
-    pub block: Duration,
-    /// How soon one operation may follow the start of the last.
-    pub pace: Duration,
-    /// What the victim does.
-    pub mode: Mode,
-    /// Of the order of the arms.
-    pub seed: u64,
-    /// Rounds at most; 0 is as many as the budget allows.
-    pub rounds: usize,
-}
-
-impl Options {
-    /// As where nobody says more: a victim that spins, and as many rounds as it takes.
-    #[must_use]
-    pub fn new(victim_cpu: u32, culprit_cpu: u32, budget: Duration) -> Self {
-        Self {
-            victim_cpu,
-            culprit_cpu,
-            budget,
-            may_stretch: false,
-            block: Duration::from_millis(BLOCK_MS),
-            pace: Duration::from_micros(PACE_US),
-            mode: Mode::Spin,
-            seed: monotonic_ns(),
-            rounds: 0,
-        }
-    }
-}
-
-/// A block of one arm.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Which.
-    pub arm: Arm,
-    /// What was measured.
-    pub block: Attributed,
-    /// Why it does not count, if it does not.
-    pub invalid: Option<Invalid>,
-}
-
-/// Why a block does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Invalid {
-    /// The probe lost records.
-    Lost,
-    /// The victim had its CPU for less than a fifth of the block.
-    Away,
-    /// No operation of the culprit began and ended in it.
-    NoOperation,
-    /// An operation of the culprit failed.
-    Failed,
-}
-
-impl Invalid {
-    /// In words.
-    #[must_use]
-    pub fn why(self) -> &'static str {
-        match self {
-            Self::Lost => "the probe lost records",
-            Self::Away => "others had the victim's CPU for more than four fifths of the time",
-            Self::NoOperation => {
-                "no operation began and ended in a block: one that takes so long needs a longer --block"
-            }
-            Self::Failed => "an operation failed",
-        }
-    }
-}
-
-/// One block of each arm.
-pub type Round = Vec<Measured>;
 
 /// All that was measured.
 #[derive(Debug)]
 pub struct Outcome {
     /// Round by round.
     pub rounds: Vec<Round>,
-    /// Who took the victim's time in them.
+    /// The processes that took the victim's time in them.
     pub processes: Processes,
-    /// What it says.
+    /// The verdicts over all rounds.
     pub judgement: Judgement,
     /// Whether somebody ended it early.
     pub interrupted: bool,
     /// The kernel's functions on both sides, where they were asked for.
     pub backtraces: Option<Backtraces>,
-    /// What has to be known of where the culprit ran, in words.
+    /// A remark on where the culprit ran.
     pub note: Option<String>,
     /// A turn of the victim that took so long was a gap.
     pub gap_limit_ns: u64,
 }
 
-/// Runs one.
+/// Runs an experiment.
 ///
 /// # Errors
 ///
-/// If a worker or the probe fails, in words that say at what.
+/// If a worker or the probe fails, in words that say at which step.
 pub fn run(
     mechanism: &'static Mechanism,
     params: &Params,
@@ -148,7 +58,7 @@ pub fn run(
         if !is_interruption(&err) {
             return Err(err);
         }
-        // before there was a round
+        // It was interrupted before there was a round.
         ended.interrupted = true;
     }
     let Ended {
@@ -181,12 +91,12 @@ pub fn run(
     })
 }
 
-/// How the rounds ended.
+/// The results of the rounds.
 #[derive(Default)]
 struct Ended {
-    /// What all of them say, where they were looked at last of all: that takes its time.
+    /// The judgement of all rounds, where the last look was at all of them: to judge takes time, so it is not done twice.
     judged: Option<Judgement>,
-    /// Somebody wanted it to.
+    /// Whether somebody wanted it to end.
     interrupted: bool,
     backtraces: Option<Backtraces>,
     note: Option<String>,
@@ -200,7 +110,7 @@ fn is_interruption(err: &anyhow::Error) -> bool {
         .any(|err| err.kind() == io::ErrorKind::Interrupted)
 }
 
-/// Adds round after round, until it is known well, the time is over, or somebody wants it to end.
+/// Adds round after round, until the effect is known well, the time is over, or somebody wants it to end.
 fn rounds_of(
     mechanism: &'static Mechanism,
     params: &Params,
@@ -235,7 +145,7 @@ fn rounds_of(
     ended.gap_limit_ns = workers.both.ready().limit_ns;
     ended.note.clone_from(&workers.both.ready().note);
     ended.processes = Processes::new(workers.both.pid(), workers.sham.pid(), mechanism.daemons);
-    // microseconds each, which only matter where there are many
+    // Stacks cost microseconds each, which only matters where there are many.
     let stacks = matches!(mechanism.timing, Timing::Once { .. });
     let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
     let mut rng = Rng::new(options.seed);
@@ -268,13 +178,13 @@ fn rounds_of(
             round.push(block);
         }
         interrupted |= stop();
-        // half a round compares nothing
+        // A part of a round compares nothing.
         if round.len() == arms.len() {
             rounds.push(round);
         }
         took = took.max(began.elapsed());
         let valid = rounds.iter().filter(|round| counts(round)).count();
-        // nobody asked for less time than an answer takes, unless the machine lets too few rounds count
+        // A stretched budget is one that nobody asked for; a machine that lets too few rounds count ends it too.
         let counted = options.rounds > 0;
         if options.may_stretch && !counted && valid < FEWEST && rounds.len() < 2 * FEWEST {
             let left = u32::try_from(FEWEST - valid).unwrap_or(1);
@@ -301,29 +211,5 @@ fn rounds_of(
             ended.backtraces = watch.backtraces(workers.both.pid())?;
             return Ok(());
         }
-    }
-}
-
-/// The block of an arm, if it counts.
-pub(crate) fn block_of(round: &Round, arm: Arm) -> Option<&Attributed> {
-    let found = round.iter().find(|m| m.arm == arm && m.invalid.is_none())?;
-    Some(&found.block)
-}
-
-/// Whether the three arms that are compared are valid.
-pub(crate) fn counts(round: &Round) -> bool {
-    let valid = |arm| block_of(round, arm).is_some();
-    // of what failed nothing is known, not even that it was short
-    let failed = round.iter().any(|m| m.invalid == Some(Invalid::Failed));
-    valid(Arm::Idle) && valid(Arm::Sham) && valid(Arm::Real) && !failed
-}
-
-/// Operations that tell something. One that is done once takes so long that on a busy machine the victim is always away
-/// for a part of it: it tells less then, but still something.
-#[must_use]
-pub fn operations(block: &Attributed, timing: Timing) -> u64 {
-    match timing {
-        Timing::Repeated | Timing::Slow { .. } => block.counted_ops,
-        Timing::Once { .. } => block.whole_ops,
     }
 }

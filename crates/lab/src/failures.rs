@@ -1,38 +1,26 @@
-//! Operations that fail: one that does costs its block, and only one that goes on failing costs the experiment.
+//! Operations that fail: one failure costs its block, and only repeated failures cost the experiment.
 
-use std::fmt;
 use std::io;
 
+use crate::arm::Arm;
 use crate::attribute::Attributed;
-use crate::block::Arm;
-use crate::experiment::{Invalid, Measured};
+use crate::process::Failed;
+use crate::round::{Invalid, Measured};
 
-/// What a worker says that could not do as it was told, and can be told again.
-#[derive(Debug)]
-pub(crate) struct Failed(pub(crate) String);
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Failed {}
-
-/// So many blocks of one arm in a row, and it is no accident: a kernel that is short of huge pages, a daemon that comes
-/// late and a disk that is full for a moment pass.
+/// So many failed blocks of one arm in a row are no accident: a kernel that is short of huge pages, a daemon that comes late and
+/// a disk that is full for a moment pass sooner.
 const MOST: u32 = 3;
 
-/// How often each arm has failed in a row.
+/// The number of failures of each arm in a row.
 #[derive(Debug, Default)]
 pub(crate) struct Failures([u32; Arm::ALL.len()]);
 
 impl Failures {
-    /// What was measured; of an operation that failed, that the block does not count.
+    /// The block that was measured; one whose operation failed is marked as invalid.
     ///
     /// # Errors
     ///
-    /// Of an operation that fails again and again, and whatever else went wrong.
+    /// Of an operation that fails again and again, and every other error.
     pub(crate) fn of(
         &mut self,
         arm: Arm,

@@ -1,4 +1,4 @@
-//! Files that are mapped: without a name, so that nothing is left behind whatever happens.
+//! Files to be mapped, without a name, so that nothing is left behind whatever happens.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::FromRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
-/// Where files of the experiments lie: the first that can be, which is a disk; /tmp may be tmpfs, which writes nothing
+/// The folders for files, the first of which that works is taken: it is on a disk, while /tmp may be tmpfs, which writes nothing
 /// back.
 pub(crate) fn folders() -> [PathBuf; 2] {
     [PathBuf::from("/var/tmp"), std::env::temp_dir()]
@@ -37,7 +37,7 @@ pub(crate) fn on_disk(bytes: usize) -> io::Result<File> {
     Err(last)
 }
 
-/// A file that is on its disk already, and no hole: its blocks are there when a page is dirtied, and what is clean can be
+/// A file that is on its disk already, and has no hole: its blocks exist when a page is dirtied, and its clean pages can be
 /// reclaimed.
 pub(crate) fn written(bytes: usize) -> io::Result<File> {
     let file = on_disk(bytes)?;
@@ -59,7 +59,7 @@ pub(crate) fn in_memory(bytes: usize) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes all of it.
+/// Writes all bytes of a file.
 fn fill(file: &File, bytes: usize) -> io::Result<()> {
     const CHUNK: usize = 1 << 16;
     let chunk = vec![b'q'; CHUNK.min(bytes)];

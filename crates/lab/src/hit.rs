@@ -1,9 +1,9 @@
-//! What a victim loses by one shootdown, in a second or less: the entry into the handler, the handler, the way back, and
-//! what a hypervisor adds.
+//! The time that a victim loses by one shootdown, measured in a second or less: the entry into the handler, the handler, the way
+//! back, and the share of a hypervisor.
 //!
-//! One thread spins on a CPU and reads the time stamp counter; another one on another CPU frees pages of the same address
-//! space, and rests. In half of the blocks it does so, in the other half it only rests, so that what else interrupts
-//! the CPU is taken off. The kernel's own count says how many hits there were.
+//! One thread spins on a CPU and reads the time stamp counter; another one on another CPU frees pages of the same address space,
+//! and rests. In half of the blocks it does so, in the other half it only rests, so that other interrupts of the CPU are
+//! subtracted. The kernel's own count says how many hits there were.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,31 +15,31 @@ use quell_host::cpus::Isolation;
 use crate::memory::{Mapping, PAGE};
 use crate::{pin, tsc};
 
-/// How long a block lasts, and how many of each kind there are: half a second in all.
+/// The length of a block, and the number of each kind: half a second in all.
 const BLOCK: Duration = Duration::from_millis(20);
 const BLOCKS: usize = 12;
 
-/// From one shootdown to the next: the victim is back at its work long before.
+/// The time from one shootdown to the next: the victim is back at its work long before.
 const REST: Duration = Duration::from_micros(50);
 
 /// A turn of the victim's loop that takes so many times the shortest is a gap. The shortest interrupt takes more.
 const OF_SHORTEST: u64 = 8;
 
-/// A gap that takes so long, ns, is another thread's turn on the CPU, and no interrupt.
+/// A gap that takes so long is another thread's turn on the CPU, and no interrupt.
 const MOST_NS: u64 = 100_000;
 
 /// The whole is given up after so long: where a real-time thread has a CPU, nobody else gets it.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// So few hits in a block say nothing.
+/// A block with fewer hits says nothing.
 const FEWEST_HITS: u64 = 20;
 
-/// What the victim tells while it spins.
+/// The state that the spinning victim shares with the culprit.
 #[derive(Default)]
 struct Told {
     /// Ticks that it lost so far.
     lost: AtomicU64,
-    /// Only once it knows its shortest turn.
+    /// Set once it knows its shortest turn.
     spins: AtomicBool,
     over: AtomicBool,
 }
@@ -57,7 +57,7 @@ fn spin(told: &Told, most: u64) {
         let now = tsc::now();
         let ticks = now.saturating_sub(last);
         if ticks > limit && ticks < most {
-            // nobody else writes it
+            // This thread alone writes it.
             let lost = told.lost.load(Ordering::Relaxed);
             told.lost.store(lost + ticks - shortest, Ordering::Relaxed);
         }
@@ -70,7 +70,7 @@ fn hits(cpu: u32) -> Option<u64> {
     cpus.into_iter().find(|(c, _)| *c == cpu).map(|(_, n)| n)
 }
 
-/// One block: ticks that the victim on this CPU lost, and hits.
+/// Runs one block, and returns the ticks that the victim on this CPU lost, and the hits.
 fn block(told: &Told, cpu: u32, page: Option<&Mapping>) -> Option<(u64, u64)> {
     let (hits_before, lost_before) = (hits(cpu)?, told.lost.load(Ordering::Relaxed));
     let until = Instant::now() + BLOCK;
@@ -89,7 +89,7 @@ fn block(told: &Told, cpu: u32, page: Option<&Mapping>) -> Option<(u64, u64)> {
     Some((lost, hits(cpu)?.saturating_sub(hits_before)))
 }
 
-/// What one hit takes, ticks: the median over the blocks, each less what its neighbour lost without hits.
+/// The cost of one hit, ticks: the median over the blocks, each less the loss of its neighbour without hits.
 fn ticks(told: &Told, cpu: u32) -> Option<u64> {
     let page = Mapping::anonymous(PAGE).ok()?;
     let mut each = Vec::new();
@@ -101,11 +101,11 @@ fn ticks(told: &Told, cpu: u32) -> Option<u64> {
         }
     }
     each.sort_unstable();
-    // with less than half of the blocks others have had the CPUs
+    // With less than half of the blocks others have had the CPUs.
     (each.len() * 2 > BLOCKS).then(|| each[each.len() / 2])
 }
 
-/// Waits until the victim spins; None where it does not come to it, as on a CPU that a real-time thread has.
+/// Waits until the victim spins; None where it never does, as on a CPU that a real-time thread has.
 fn wait_for_victim(told: &Told) -> Option<()> {
     for _ in 0..PATIENCE.as_millis() {
         if told.spins.load(Ordering::Acquire) {
@@ -130,7 +130,7 @@ fn measured(culprit: u32, victim: u32) -> Option<u64> {
     });
     let theirs = Arc::clone(&told);
     let (say, hear) = mpsc::channel();
-    // in a thread of its own, so that this one stays where it was
+    // The culprit is a thread of its own, so that this one stays on its CPU.
     let shooter = std::thread::spawn(move || {
         let pinned = pin::to(&[culprit])
             .ok()
@@ -147,8 +147,8 @@ fn measured(culprit: u32, victim: u32) -> Option<u64> {
     measured.ok().flatten().map(|ticks| line.length(ticks))
 }
 
-/// What a victim loses by one hit, ns, on two of the CPUs that this process may use and that the kernel does not isolate;
-/// takes half a second of both. `None` where there is only one, or no usable counter, or where others have the CPUs.
+/// The time that a victim loses by one hit, ns, on two of the CPUs that this process may use and that the kernel does not
+/// isolate; takes half a second of both. `None` where there is only one, or no usable counter, or where others have the CPUs.
 #[must_use]
 pub fn measure_ns() -> Option<u64> {
     tsc::counter().ok()?;

@@ -4,7 +4,7 @@
 //! repeats one operation. There are three arms: *idle* (no culprit), *sham* (the same culprit in another address
 //! space, which may disturb the machine but has nothing to shoot down at the victim) and *real* (the culprit shares
 //! the victim's address space). Blocks of a fraction of a second follow each other in rounds, the arms of a round
-//! in an order that chance decides. Every gap is laid beside what the probe saw on that CPU, so that a gap has a
+//! in an order that chance decides. Every gap is laid beside the probe's records of that CPU, so that a gap has a
 //! cause and not just a length.
 //!
 //! Data flows one way:
@@ -18,6 +18,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod answers;
+pub mod arm;
 mod arms;
 pub mod around;
 pub mod attribute;
@@ -40,6 +41,7 @@ pub mod preload;
 pub mod process;
 pub mod protocol;
 pub mod room;
+pub mod round;
 mod signals;
 pub mod summary;
 pub mod system;

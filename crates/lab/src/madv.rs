@@ -12,10 +12,10 @@ use crate::pin;
 /// A thread that has not done its calls by then stops: nothing here runs for ever.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How often a thread looks at the clock, calls.
+/// The calls between two looks at the clock.
 const LOOK: u64 = 1024;
 
-/// Does it, and says how many calls were made.
+/// Has the threads call madvise, and returns the number of calls.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ fn advise(
     page: Shared<'_>,
 ) -> io::Result<u64> {
     let pinned = pin::to(&[cpu]);
-    // before anything can fail: the others wait
+    // All threads wait here before any of them can fail.
     barrier.wait();
     pinned?;
     let page = page.0;

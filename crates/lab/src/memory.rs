@@ -1,4 +1,4 @@
-//! Mappings of the lab's own, unmapped when dropped.
+//! Mappings of the lab's own memory, unmapped when dropped.
 
 use std::io;
 use std::ptr::NonNull;
@@ -18,8 +18,8 @@ pub struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping is an address and a length, as good in one thread as in another; what lies in it is only
-// touched by volatile accesses to bytes.
+// SAFETY: an address and a length are as good in one thread as in another; the memory of a mapping is only touched by volatile
+// accesses to bytes.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -125,13 +125,13 @@ impl Mapping {
         }
     }
 
-    /// Advises the kernel about its first so many bytes, with a number of madvise(2), for rustix knows not all.
+    /// Advises the kernel about its first so many bytes, with a number of madvise(2), for rustix does not have all of them.
     ///
     /// # Errors
     ///
     /// The kernel's.
     pub fn advise(&self, bytes: usize, advice: i32) -> io::Result<()> {
-        // SAFETY: within the mapping; advice changes what its pages hold at most, and nobody relies on that.
+        // SAFETY: within the mapping; advice changes at most the contents of its pages, and nobody relies on those.
         let ret = unsafe { libc::madvise(self.start().cast(), bytes.min(self.bytes), advice) };
         if ret == 0 {
             Ok(())
@@ -149,7 +149,7 @@ impl Mapping {
         if at >= self.bytes || !at.is_multiple_of(PAGE) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: a page within the mapping; advice changes what it holds at most, and nobody relies on that.
+        // SAFETY: a page within the mapping; advice changes at most its contents, and nobody relies on those.
         let ret = unsafe { libc::madvise(self.start().add(at).cast(), PAGE, advice) };
         if ret == 0 {
             Ok(())
@@ -158,7 +158,7 @@ impl Mapping {
         }
     }
 
-    /// Changes what may be done with its first so many bytes.
+    /// Changes the rights to its first so many bytes.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Mapping {
         }
     }
 
-    /// Leaves the mapping where it is: whoever calls it unmaps it otherwise.
+    /// Leaves the mapping in place: the caller unmaps it by other means.
     #[must_use]
     pub fn into_raw(self) -> (*mut u8, usize) {
         let raw = (self.start(), self.bytes);

@@ -1,4 +1,4 @@
-//! What an experiment can be told: a name, what it means, and what it is when nothing is said.
+//! The parameters of an experiment: a name, its meaning, and its default.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// and yes.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// As it is written on the command line and in TOML.
+    /// The name on the command line and in TOML.
     pub name: &'static str,
-    /// In a few words.
+    /// Its meaning in a few words.
     pub about: &'static str,
-    /// When nothing is said.
+    /// The value where the user gives none.
     pub default: u64,
-    /// The least and the most that make sense.
+    /// The least and the largest value that make sense.
     pub range: (u64, u64),
 }
 
@@ -24,11 +24,11 @@ pub struct Param {
 pub struct Params(BTreeMap<String, u64>);
 
 impl Params {
-    /// The defaults, changed by what was said.
+    /// The defaults, changed by the user's values.
     ///
     /// # Errors
     ///
-    /// A line that names what the mechanism does not know, or a value out of range.
+    /// A line that names a parameter that the mechanism does not know, or a value out of range.
     pub fn new(known: &[Param], said: &[(String, u64)]) -> Result<Self, String> {
         let mut values: BTreeMap<String, u64> = known
             .iter()
@@ -52,13 +52,13 @@ impl Params {
         Ok(Self(values))
     }
 
-    /// A value; 0 for what no mechanism has asked for.
+    /// A value; 0 for a name that is no parameter of the mechanism.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// The same, as a length.
+    /// The same as a number of bytes or pages for this process.
     #[must_use]
     pub fn size(&self, name: &str) -> usize {
         usize::try_from(self.get(name)).unwrap_or(usize::MAX)
@@ -70,7 +70,7 @@ impl Params {
     }
 }
 
-/// `NAME=VALUE`, where the value may end in k, M or G (powers of 1,024).
+/// Parses `NAME=VALUE`, where the value may end in k, M or G (powers of 1,024).
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! On which CPU a thread runs.
+//! The CPUs that a thread may run on.
 
 use std::io;
 

@@ -1,15 +1,15 @@
-//! Whether what LD_PRELOAD names was loaded: where a file can't be, ld.so says so on stderr and goes on without it
+//! Whether the libraries that LD_PRELOAD names were loaded: where a file can't be, ld.so says so on stderr and goes on without it
 //! (ld.so(8)), and another allocator would be measured than the one that is named.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Makes sure that all of them are in this process.
+/// Checks that all of them are in this process.
 ///
 /// # Errors
 ///
-/// Which one is not.
+/// The library that is not.
 pub fn check() -> io::Result<()> {
     let Ok(named) = std::env::var("LD_PRELOAD") else {
         return Ok(());
@@ -25,7 +25,7 @@ pub fn check() -> io::Result<()> {
 
 /// The first of the named libraries that is not mapped.
 fn missing<'a>(named: &'a str, maps: &str) -> Option<&'a str> {
-    // "address perms offset dev inode path"
+    // The fields of a line: "address perms offset dev inode path".
     let mapped: Vec<&Path> = maps
         .lines()
         .filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])))
@@ -35,7 +35,7 @@ fn missing<'a>(named: &'a str, maps: &str) -> Option<&'a str> {
         let path = Path::new(name);
         let there = fs::canonicalize(path);
         let there = there.as_deref().unwrap_or(path);
-        // without a slash it was looked for where libraries are
+        // A name without a slash was looked for in the library folders.
         let alone = !name.contains('/');
         !mapped.iter().any(|m| {
             *m == there
@@ -46,7 +46,7 @@ fn missing<'a>(named: &'a str, maps: &str) -> Option<&'a str> {
     })
 }
 
-/// A name up to its version, for what is named may be a link to what is mapped: "libmimalloc.so.2" and ".so.2.0".
+/// A name up to its version, for the named file may be a link to the mapped one: "libmimalloc.so.2" and ".so.2.0".
 fn stem(name: &std::ffi::OsStr) -> String {
     let name = name.to_string_lossy();
     let end = name.find(".so").unwrap_or(name.len());

@@ -1,5 +1,6 @@
-//! The lab's side of a worker: starts it, tells it what to do, and ends it.
+//! The lab's side of a worker: starts it, sends it orders, and ends it.
 
+use std::fmt;
 use std::io::{self, Write as _};
 use std::process::{Child, ChildStdin, Command};
 use std::time::Duration;
@@ -7,9 +8,20 @@ use std::time::Duration;
 pub use crate::answers::Stop;
 use crate::answers::{Answers, end, start};
 use crate::block::Raw;
-use crate::failures::Failed;
 use crate::protocol::{Answer, Block, Done, Order, Ready, Setup};
 use crate::protocol::{receive, receive_stamps, send};
+
+/// An error of a worker that could not follow an order, and can be asked again.
+#[derive(Debug)]
+pub(crate) struct Failed(pub(crate) String);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
 
 /// A worker that is ready. It is killed when dropped.
 #[derive(Debug)]
@@ -18,14 +30,14 @@ pub struct Worker {
     orders: ChildStdin,
     answers: Answers,
     ready: Ready,
-    /// So long may an operation take, or what prepares it.
+    /// The longest time that an operation, or its preparation, may take.
     patience: Duration,
-    /// The block that was begun.
+    /// The length of the block that was begun.
     block: Duration,
 }
 
 impl Worker {
-    /// Starts one by this command, which must call [`crate::worker::work`].
+    /// Starts one by this command, which must call [`crate::worker::serve_orders`].
     ///
     /// # Errors
     ///
@@ -61,19 +73,19 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Its process.
+    /// The number of its process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it said when it was ready.
+    /// The worker's answer when it was ready.
     #[must_use]
     pub fn ready(&self) -> &Ready {
         &self.ready
     }
 
-    /// Has it do what must be done before a block in which the culprit works once, and waits for that.
+    /// Has it prepare a block in which the culprit works once, and waits for that.
     ///
     /// # Errors
     ///
@@ -96,7 +108,7 @@ impl Worker {
         send(&mut self.orders, &Order::Block(block)).map_err(|err| self.gone(&err))
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the block.
     ///
     /// # Errors
     ///
@@ -132,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// How it went, if it went.
+    /// The error of a worker that has gone, with its status if there is one.
     fn gone(&mut self, err: &io::Error) -> io::Error {
         match self.child.wait() {
             Ok(status) => io::Error::other(format!("the worker has ended: {status}")),

@@ -1,5 +1,5 @@
-//! What the lab and its workers say to each other: one JSON object a line, and behind a block's answer its gaps and
-//! operations as they lie in memory, for there may be hundreds of thousands.
+//! The messages between the lab and its workers: one JSON object a line, and behind a block's answer its gaps and operations as
+//! they lie in memory, for there may be hundreds of thousands.
 
 use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
@@ -7,11 +7,12 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::arm::Mode;
 use crate::mechanism;
 use crate::params::Params;
 use crate::tsc::Moment;
 
-/// What a worker is for.
+/// The part that a worker plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -21,42 +22,31 @@ pub enum Role {
     Culprit,
 }
 
-/// What the victim does in a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// It spins.
-    #[default]
-    Spin,
-    /// It sleeps, so that its CPU idles with the address space still loaded.
-    Sleep,
-}
-
-/// What a worker is made ready for.
+/// The setup of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setup {
-    /// By its name.
+    /// The mechanism's name.
     pub mechanism: String,
     /// Its parameters.
     pub params: Params,
-    /// What this worker is for.
+    /// The part that this worker plays.
     pub role: Role,
     /// Where the culprit runs.
     pub culprit_cpu: u32,
     /// Where the victim runs.
     pub victim_cpu: u32,
-    /// What the victim does.
+    /// Whether the victim spins or sleeps.
     pub mode: Mode,
 }
 
-/// What an operation may take in any case. The slowest wait for a disk or a daemon.
+/// The longest time that any operation may take. The slowest wait for a disk or a daemon.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a gigabyte more of it may take: of small pages, on a machine that is busy and swaps.
+/// The longest time that each gigabyte of it may take besides: of small pages, on a machine that is busy and swaps.
 const FOR_A_GIGABYTE: Duration = Duration::from_secs(10);
 
 impl Setup {
-    /// So long may an operation take, or what prepares it; beyond that it hangs.
+    /// The longest time that an operation, or its preparation, may take; beyond that it hangs.
     #[must_use]
     pub fn patience(&self) -> Duration {
         let work = mechanism::find(&self.mechanism).map_or(0, |m| (m.takes)(&self.params).work);
@@ -65,38 +55,38 @@ impl Setup {
     }
 }
 
-/// One block.
+/// The order for one block.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Block {
-    /// How long, ns.
+    /// Its length, ns.
     pub ns: u64,
-    /// Whether the culprit works.
+    /// Whether the culprit works in it.
     pub operate: bool,
     /// How soon one operation may follow the start of the last, ns.
     pub pace_ns: u64,
-    /// One operation only, so long after the block begins, ns.
+    /// The culprit does one operation only, so long after the block begins, ns.
     pub once_after_ns: Option<u64>,
 }
 
-/// From the lab to a worker.
+/// An order of the lab to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Get ready.
     Setup(Setup),
-    /// Do what must be done before a block in which the culprit works once.
+    /// Prepare a block in which the culprit works once.
     Prepare,
     /// Do a block.
     Block(Block),
 }
 
-/// From a worker to the lab.
+/// An answer of a worker to the lab.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// It is ready.
     Ready(Ready),
-    /// That is done.
+    /// The block is prepared.
     Prepared,
     /// A block is done; gaps and operations follow.
     Done(Done),
@@ -104,31 +94,31 @@ pub enum Answer {
     Failed(String),
 }
 
-/// A worker that is ready.
+/// The state of a worker that is ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
     /// The victim's thread, 0 where there is none.
     pub victim_tid: u32,
     /// A turn that takes so long is a gap, ns.
     pub limit_ns: u64,
-    /// What has to be known of where the culprit runs, in words.
+    /// A remark on where the culprit runs.
     pub note: Option<String>,
 }
 
-/// A block that is done.
+/// The result of a block.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Done {
-    /// Before it.
+    /// A moment before it.
     pub from: Moment,
-    /// After it.
+    /// A moment after it.
     pub to: Moment,
-    /// When the victim spun: first and last reading; both 0 where it did not.
+    /// The first and the last reading of the victim's spin; both 0 where it did not spin.
     pub spun: (u64, u64),
-    /// Turns of the spin that were no gaps: ticks and how many.
+    /// Turns of the spin that were no gaps: their length in ticks and their number.
     pub turns: Vec<(u32, u32)>,
-    /// How many gaps follow.
+    /// The number of gaps that follow.
     pub gaps: usize,
-    /// How many operations follow.
+    /// The number of operations that follow.
     pub ops: usize,
 }
 
@@ -175,14 +165,14 @@ pub fn send_stamps(out: &mut impl Write, stamps: impl Iterator<Item = Stamp>) ->
     out.flush()
 }
 
-/// More stamps than a worker has room for are no stamps.
+/// A worker has no room for more stamps, so a larger number is an error.
 const MOST_STAMPS: usize = 1 << 22;
 
-/// Receives so many.
+/// Receives so many stamps.
 ///
 /// # Errors
 ///
-/// If there are fewer, or so many that they can't be meant.
+/// If there are fewer, or more than a worker can hold.
 pub fn receive_stamps(from: &mut impl Read, count: usize) -> io::Result<Vec<Stamp>> {
     if count > MOST_STAMPS {
         return Err(io::Error::other(format!("{count} stamps in one block")));

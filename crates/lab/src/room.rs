@@ -1,5 +1,5 @@
-//! Memory and disk that an experiment takes, against what is to be had: said before anything begins, for a machine
-//! that runs out of memory ends what it likes.
+//! Memory and disk that an experiment takes, compared with the free ones before anything begins, for a machine that runs out of
+//! memory kills processes of its own choice.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::file;
 use crate::memory::PAGE;
 use crate::params::Params;
 
-/// What an experiment takes.
+/// The resources of an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Takes {
     /// Bytes that a culprit may hold between its operations. There are two of them, the real one and the sham.
@@ -19,24 +19,24 @@ pub struct Takes {
     pub victim: u64,
     /// Bytes on a disk, for each of the two.
     pub disk: u64,
-    /// Bytes that an operation goes through, which is the work that it is.
+    /// Bytes that an operation goes through, which is the measure of its work.
     pub work: u64,
 }
 
-/// An operation of more is none that a block could hold, and takes a minute and more.
+/// An operation of more would take a minute and more, which no block has room for.
 const MOST_WORK: u64 = 64 << 30;
 
-/// What victims and culprits take in any case: their stamps.
+/// Bytes that victims and culprits take in any case: their stamps.
 const ALWAYS: u64 = 64 << 20;
 
 impl Takes {
-    /// What a culprit takes that holds the pages or bytes that it is about.
+    /// The demand of a culprit that holds the pages or bytes of its parameters.
     #[must_use]
     pub fn plain(params: &Params) -> Self {
         Self::held(in_pages(params.get("pages")).saturating_add(params.get("bytes")))
     }
 
-    /// What a culprit takes that holds so much, and goes through it in an operation.
+    /// The demand of a culprit that holds so much, and goes through it in an operation.
     #[must_use]
     pub fn held(bytes: u64) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Takes {
         }
     }
 
-    /// The same, of a file on a disk.
+    /// The same for a file on a disk.
     #[must_use]
     pub fn file(bytes: u64) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Takes {
             .fold(self.held, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Why there is not enough room for it here.
+    /// Why this machine has not enough room, if it has not.
     #[must_use]
     pub fn lacks(&self) -> Option<String> {
         self.lacks_in(quell_host::memory::available(), disk())
@@ -75,7 +75,7 @@ impl Takes {
                 Size(MOST_WORK)
             ));
         }
-        // a tenth is left to everybody else
+        // A tenth is left to everybody else.
         let enough = |bytes: u64, there: u64| bytes <= there / 10 * 9;
         if let Some(there) = memory
             && !enough(self.memory(), there)
@@ -99,7 +99,7 @@ impl Takes {
     }
 }
 
-/// So many pages, bytes.
+/// The bytes of so many pages.
 #[must_use]
 pub fn in_pages(pages: u64) -> u64 {
     pages.saturating_mul(PAGE as u64)
@@ -113,7 +113,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Free bytes where files of the experiments lie, and where that is.
+/// The free bytes of the folder for files, and that folder.
 fn disk() -> Option<(u64, PathBuf)> {
     file::folders().into_iter().find_map(|folder| {
         let there = rustix::fs::statvfs(&folder).ok()?;

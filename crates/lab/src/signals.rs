@@ -1,4 +1,4 @@
-//! Which signals a worker of the lab heeds.
+//! The signals that a worker of the lab obeys.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 ///
 /// The kernel's.
 pub(crate) fn of_a_worker() -> io::Result<()> {
-    // Should the lab be killed: a block would end by itself, but what is prepared may hold gigabytes.
+    // The worker ends with the lab even if that is killed: a block would end by itself, but prepared memory may be gigabytes.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Ctrl-C goes to every process of the terminal, and it is the lab that says when a block is the last.
+    // Ctrl-C goes to every process of the terminal, and the lab decides which block is the last.
     // SAFETY: to ignore a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-    // Who started quell may have it ignored, which exec keeps.
+    // The process that started quell may have it ignored, which exec keeps.
     // SAFETY: the default action runs no code of ours.
     unsafe { libc::signal(libc::SIGALRM, libc::SIG_DFL) };
     Ok(())

@@ -8,18 +8,18 @@ use quell_event::Backtraces;
 use quell_stats::{Difference, median, quantile};
 use serde::{Deserialize, Serialize};
 
+use crate::arm::{Arm, Mode};
 use crate::attribute::{Attributed, Class};
-use crate::block::Arm;
-use crate::experiment::{Options, Outcome};
+use crate::experiment::Outcome;
 use crate::judge::{Effect, Judgement, Verdict};
 use crate::mechanism::{Mechanism, Timing};
 use crate::params::Params;
-use crate::protocol::Mode;
+use crate::round::Options;
 use crate::tsc::{Counter, nanoseconds};
 use crate::who::Taken;
 use turns::{percentiles, rounded, timeline, turns};
 
-/// The name of this form.
+/// The name of this contract.
 pub const SCHEMA: &str = "quell/lab/1";
 
 /// One experiment.
@@ -29,55 +29,55 @@ pub struct Summary {
     pub schema: String,
     /// The mechanism's name.
     pub experiment: String,
-    /// What the culprit repeats.
+    /// The operation that the culprit repeats.
     pub about: String,
-    /// What has to be known of where the culprit ran.
+    /// A remark on where the culprit ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// With these values.
+    /// The values of its parameters.
     pub params: Params,
-    /// What the victim did.
+    /// Whether the victim spun or slept.
     pub victim: Mode,
-    /// The word.
+    /// The verdict on the real arm against the sham.
     pub verdict: Verdict,
     /// Why, in one sentence.
     pub why: String,
-    /// The same for the control in another address space, against none.
+    /// The verdict on the control in another address space, against none.
     pub sham_verdict: Verdict,
-    /// Why.
+    /// The reason, in one sentence.
     pub sham_why: String,
     /// Whether it was ended early.
     pub interrupted: bool,
-    /// On what it was measured.
+    /// The machine on which it was measured.
     pub machine: Machine,
-    /// How; not in files of quell 0.1 from before it was written down.
+    /// The settings; files of early versions of quell 0.1 don't have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Settings>,
-    /// Idle, sham, real, untraced.
+    /// The arms: idle, sham, real, untraced.
     pub arms: BTreeMap<String, ArmSummary>,
     /// Shootdowns at the victim for one operation that fell into the time in which the victim ran.
     pub shootdowns_per_op: Option<f64>,
-    /// What the kernel's code lets expect, where that is a whole number.
+    /// The number that the kernel's code predicts, where that is a whole number.
     pub expected_per_op: Option<f64>,
     /// Faults of the victim that the mechanism makes, for one operation.
     pub faults_per_op: Option<f64>,
     /// The share of shootdowns at the victim that lie in one of its gaps.
     pub matched: Option<f64>,
-    /// Real less sham.
+    /// The differences, real less sham.
     pub effect: EffectSummary,
     /// The kernel's functions on both sides, of experiments that do one thing once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backtraces: Option<Backtraces>,
 }
 
-/// What was found.
+/// The differences between arms.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EffectSummary {
     /// Stall with the culprit's name, ppm of the time in which the victim ran.
     pub stall_ppm: Interval,
     /// Time in all gaps, whatever their cause, ppm.
     pub all_gaps_ppm: Interval,
-    /// The same, sham less idle: what the culprit does to anybody.
+    /// The same, sham less idle: the culprit's effect on other address spaces.
     #[serde(default)]
     pub sham_all_gaps_ppm: Option<Interval>,
     /// Time in gaps below 0.1 ms, in which no other thread can have run: without the probe less with it, ppm.
@@ -94,11 +94,11 @@ pub struct EffectSummary {
 /// A difference with its interval. JSON has no number for an infinite end: null.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Interval {
-    /// The middle of the differences.
+    /// The median of the differences.
     pub difference: f64,
-    /// 95 %.
+    /// The interval that holds it with 95 % certainty.
     pub ci95: (Option<f64>, Option<f64>),
-    /// Rounds in which it was above zero, and all rounds.
+    /// The rounds in which it was above zero, and all rounds.
     pub signs: (usize, usize),
 }
 
@@ -113,7 +113,7 @@ impl From<Difference> for Interval {
     }
 }
 
-/// On what it was measured.
+/// The machine on which it was measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's release.
@@ -124,7 +124,7 @@ pub struct Machine {
     pub cpus: usize,
     /// Whether the kernel says that it runs under a hypervisor.
     pub virtual_machine: bool,
-    /// What is known of its time stamp counter. Older files are of CPUs that promise it.
+    /// The quality of its time stamp counter. Older files are of CPUs that promise one rate.
     #[serde(default)]
     pub counter: Counter,
     /// Where the victim ran.
@@ -133,20 +133,20 @@ pub struct Machine {
     pub culprit_cpu: u32,
 }
 
-/// How it was measured.
+/// The settings of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// quell's version.
     pub quell: String,
-    /// How long a block was, ns.
+    /// The length of a block, ns.
     pub block_ns: u64,
-    /// How soon an operation might follow the start of the last, ns.
+    /// The shortest time from the start of an operation to that of the next, ns.
     pub pace_ns: u64,
-    /// The time that it had, ns.
+    /// The budget, ns.
     pub budget_ns: u64,
-    /// Rounds at most; 0: as many as the time allowed.
+    /// The largest number of rounds; 0 is as many as the time allowed.
     pub rounds: usize,
-    /// Of the order of the arms.
+    /// The seed of the order of the arms.
     pub seed: u64,
     /// A turn of the victim that took so long was a gap, ns.
     pub gap_limit_ns: u64,
@@ -171,11 +171,11 @@ impl Settings {
 pub struct ArmSummary {
     /// Valid blocks.
     pub blocks: usize,
-    /// Invalid ones, by reason.
+    /// Invalid blocks, by reason.
     pub invalid: BTreeMap<String, usize>,
-    /// For how long the victim had its CPU, ns.
+    /// The time that the victim had its CPU, ns.
     pub ran_ns: u64,
-    /// For how long others had it, ns.
+    /// The time that others had it, ns.
     pub away_ns: u64,
     /// Operations of the culprit.
     pub ops: u64,
@@ -189,22 +189,22 @@ pub struct ArmSummary {
     pub faults: u64,
     /// Stall with the culprit's name, ppm: the median over blocks.
     pub stall_ppm: f64,
-    /// Gaps by class: how many, and ns in all.
+    /// Gaps by class: their number, and their sum in ns.
     pub gaps: BTreeMap<String, (u64, u64)>,
-    /// The same by who answers for them. None of the untraced arm, and none in files of quell from before it was told.
+    /// The same by the process that answers for them. The untraced arm has none, and neither have files of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by: Vec<Taken>,
     /// Length of a turn of the victim's spin, gaps included, those of class sched not: percentiles that at least 100
     /// turns lie beyond, ns.
     pub turn_ns: BTreeMap<String, u64>,
-    /// The same, all of it: lengths to two digits, and how many.
+    /// The whole distribution: lengths to two digits, and their number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(u64, u64)>,
     /// One block: begin and length of each gap, its class, whether the culprit caused it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u64, u64, Class, bool)>,
-    /// How many gaps that block had, if the timeline does not hold the first of them but, over the whole block, the
-    /// culprit's and the longest.
+    /// The number of gaps of that block, if the timeline does not hold the first of them but, over the whole block, the culprit's
+    /// and the longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline_of: Option<u64>,
     /// The operations of that block: begin and end, from the block's begin.
@@ -213,7 +213,7 @@ pub struct ArmSummary {
 }
 
 impl Summary {
-    /// Of what was measured.
+    /// Sums up an outcome.
     #[must_use]
     pub fn new(
         mechanism: &Mechanism,
@@ -276,21 +276,21 @@ impl Summary {
         }
     }
 
-    /// What one operation costs the victim, ns: shootdowns and faults for one, times what one costs. Unlike ppm it does not go
-    /// with how many operations fit into a second.
+    /// The cost of one operation for the victim, ns: shootdowns and faults of one, times the cost of each. Unlike ppm it does not
+    /// depend on how many operations fit into a second.
     #[must_use]
     pub fn stall_ns_per_op(&self) -> Option<f64> {
         let events = self.shootdowns_per_op? + self.faults_per_op.unwrap_or(0.0);
         Some(events * self.effect.ns_per_event?)
     }
 
-    /// Whether nothing is known of an arm: it has no valid block.
+    /// Whether an arm has no valid block, so that nothing is known of it.
     #[must_use]
     pub fn has_no_block(&self, arm: &str) -> bool {
         self.arms.get(arm).is_none_or(|a| a.blocks == 0)
     }
 
-    /// Without what only pictures need.
+    /// The summary without the data that only pictures need.
     #[must_use]
     pub fn without_pictures(mut self) -> Self {
         for arm in self.arms.values_mut() {

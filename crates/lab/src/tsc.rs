@@ -1,4 +1,4 @@
-//! The time stamp counter, and how it runs against `CLOCK_MONOTONIC`, the probe's clock.
+//! The time stamp counter, and its relation to `CLOCK_MONOTONIC`, the probe's clock.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// The counter, read when all before it is done: RDTSCP waits for that, and LFENCE keeps what follows from
-/// beginning early (Intel SDM volume 2, RDTSCP).
+/// The counter, read when all before it is done: RDTSCP waits for that, and LFENCE keeps later instructions from beginning early
+/// (Intel SDM volume 2, RDTSCP).
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[must_use]
@@ -21,14 +21,14 @@ pub fn now() -> u64 {
     }
 }
 
-/// There is no such counter: nanoseconds, so that the crate builds.
+/// Other CPUs have no such counter: this reads nanoseconds, so that the crate builds.
 #[cfg(not(target_arch = "x86_64"))]
 #[must_use]
 pub fn now() -> u64 {
     monotonic_ns()
 }
 
-/// What is known of the counter.
+/// The quality of the counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Counter {
@@ -40,15 +40,15 @@ pub enum Counter {
     Measured,
 }
 
-/// How far a counter that promises nothing may be from the line through its first and last reading, ns. Gaps are laid
-/// beside the probe's records by both clocks: what is farther off shows as shootdowns that lie in no gap.
+/// How far a counter that promises nothing may be from the line through its first and last reading, ns. Gaps are laid beside the
+/// probe's records by both clocks: a larger error shows as shootdowns that lie in no gap.
 const MOST_OFF_NS: u64 = 50_000;
 
-/// Readings of such a counter, and the time between two.
+/// The number of readings of such a counter, and the time between two.
 const READINGS: usize = 8;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Whether the counter can be used, looked at once: to measure it takes a tenth of a second.
+/// The quality of the counter, if it can be used; found out once, for to measure it takes a tenth of a second.
 ///
 /// # Errors
 ///
@@ -95,7 +95,7 @@ pub fn is_usable() -> bool {
     counter().is_ok()
 }
 
-/// Reads the counter and the clock on one CPU after the other: how far from the line the farthest reading is, ns.
+/// Reads the counter and the clock on one CPU after the other, and returns the largest distance of a reading from the line, ns.
 #[cfg(target_arch = "x86_64")]
 fn farthest() -> std::io::Result<u64> {
     let cpus = crate::pin::allowed()?;
@@ -113,12 +113,12 @@ fn farthest() -> std::io::Result<u64> {
     done.map(|()| off(&readings))
 }
 
-/// How far from the line through the first and the last the farthest is, ns.
+/// The largest distance of a reading from the line through the first and the last, ns.
 fn off(readings: &[Moment]) -> u64 {
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
         return 0;
     };
-    // one that goes backwards has no line
+    // A counter that goes backwards has no line.
     if !readings.is_sorted_by_key(|r| r.tsc) {
         return u64::MAX;
     }
@@ -127,14 +127,14 @@ fn off(readings: &[Moment]) -> u64 {
     off.max().unwrap_or(0)
 }
 
-/// Now, ns of `CLOCK_MONOTONIC`.
+/// The time of `CLOCK_MONOTONIC`, ns.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     u64::try_from(t.tv_sec * 1_000_000_000 + t.tv_nsec).unwrap_or(0)
 }
 
-/// A length of time as both clocks and the workers have it.
+/// A length of time in ns, as both clocks and the workers have it.
 #[must_use]
 pub fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -143,15 +143,15 @@ pub fn nanoseconds(time: Duration) -> u64 {
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Of the counter.
+    /// The reading of the counter.
     pub tsc: u64,
-    /// Of `CLOCK_MONOTONIC`.
+    /// The time of `CLOCK_MONOTONIC`.
     pub ns: u64,
 }
 
 impl Moment {
-    /// Now: of several readings that in which the least time passed between the two readings of the counter, so that
-    /// an interrupt in the middle moves nothing.
+    /// The present moment: of several readings the one in which the least time passed between the two readings of the counter, so
+    /// that an interrupt in the middle moves nothing.
     #[must_use]
     pub fn now() -> Self {
         let read = || {
@@ -172,8 +172,8 @@ impl Moment {
     }
 }
 
-/// Turns readings of the counter into ns: the line through two moments. NTP bends `CLOCK_MONOTONIC` by up to 500 ppm
-/// and slowly (adjtimex(2)), so that a line holds for a block of a second within some ns.
+/// Converts readings of the counter to ns, by the line through two moments. NTP bends `CLOCK_MONOTONIC` by up to 500 ppm and
+/// slowly (adjtimex(2)), so that a line holds for a block of a second within some ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
     from: Moment,
@@ -181,7 +181,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Through these two; one tick a ns where they are the same.
+    /// The line through these two; one tick is a ns where they are the same.
     #[must_use]
     pub fn through(from: Moment, to: Moment) -> Self {
         let ticks = to.tsc.saturating_sub(from.tsc);
@@ -193,7 +193,7 @@ impl Line {
         Self { from, ns_per_tick }
     }
 
-    /// When the counter read so.
+    /// The time at which the counter read this.
     #[must_use]
     pub fn at(&self, tsc: u64) -> u64 {
         if tsc >= self.from.tsc {
@@ -205,7 +205,7 @@ impl Line {
         }
     }
 
-    /// How long so many ticks are, ns.
+    /// The length of so many ticks, ns.
     #[must_use]
     pub fn length(&self, ticks: u64) -> u64 {
         (ticks as f64 * self.ns_per_tick).round() as u64

@@ -8,9 +8,9 @@ use crate::tsc;
 
 /// Memory that the victim touches while it spins, one page a turn.
 ///
-/// Only this crate makes one, for whoever makes it promises what no type can: that the mechanism that gives it keeps all of
-/// it mapped, readable, and writable where it is written, whenever the victim is not at rest. The worker waits for that
-/// rest before it asks the mechanism for anything else, or lets go of it.
+/// Only this crate makes one, for its maker makes a promise that no type can: that the mechanism that gives it keeps all of it
+/// mapped, readable, and writable where it is written, whenever the victim is not at rest. The worker waits for that rest before
+/// it asks the mechanism for anything else, or lets go of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     at: *mut u8,
@@ -22,13 +22,13 @@ pub struct Touch {
 unsafe impl Send for Touch {}
 
 impl Touch {
-    /// Every page of so many bytes from there, written or read.
+    /// Takes every page of so many bytes from there, to be written or read.
     #[must_use]
     pub(crate) fn new(at: *mut u8, bytes: usize, write: bool) -> Self {
         Self { at, bytes, write }
     }
 
-    /// Touches all of it once.
+    /// Touches all of its pages once.
     pub(crate) fn once(&self) {
         for page in 0..self.pages() {
             // SAFETY: below the number of pages; whoever made this keeps the memory mapped meanwhile.
@@ -66,37 +66,36 @@ pub struct Gap {
     pub ticks: u64,
 }
 
-/// How long a turn of the spin may take before it is a gap: so many times the shortest. The shortest interrupt takes
-/// about 20 times a turn.
+/// A turn of the spin that takes so many times the shortest is a gap. The shortest interrupt takes about 20 times a turn.
 const OF_SHORTEST: usize = 8;
 
-/// And so many times what all but one of a thousand take: a victim that goes through much memory waits for page walks
-/// and cache lines in many of its turns, and those are no stalls.
+/// A gap also takes so many times as long as all turns but one of a thousand: a victim that goes through much memory waits for
+/// page walks and cache lines in many of its turns, and those are no stalls.
 const OF_MOST: usize = 2;
 
 /// Room for gaps. A block ends early when it is full.
 const MOST_GAPS: usize = 1 << 19;
 
-/// Turns by their length in ticks; those beyond are gaps.
+/// Turns are counted by their length up to so many ticks; those beyond are gaps.
 pub const SHORT: usize = 4096;
 
-/// Turns that say how long one takes; fewer would be those of a CPU that others have.
+/// So many turns are enough for calibration; fewer would be those of a CPU that others have.
 const FEWEST_TURNS: u64 = 10_000;
 
-/// How often that is tried.
+/// Calibration is tried so often.
 const SPELLS: u32 = 20;
 
 /// The spinning thread's own memory, all of it touched before it spins.
 #[derive(Debug)]
 pub struct Victim {
-    /// Turns that were no gaps, by ticks.
+    /// The number of turns that were no gaps, by their length in ticks.
     pub turns: Vec<u32>,
     /// The gaps, in order.
     pub gaps: Vec<Gap>,
     limit: u64,
 }
 
-/// When it spun, readings of the counter.
+/// The first and the last reading of a spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spun {
     /// The first.
@@ -117,7 +116,7 @@ impl Victim {
             gaps: Vec::with_capacity(MOST_GAPS),
             limit: SHORT as u64,
         };
-        // the kernel gives pages when they are written, which would be gaps of our own making
+        // The kernel gives pages when they are written, which would be gaps of our own making.
         victim.gaps.resize(MOST_GAPS, Gap { begin: 0, ticks: 0 });
         victim.gaps.clear();
         victim.keep_from_forks();
@@ -135,8 +134,9 @@ impl Victim {
         ))
     }
 
-    /// What a child gets is read only until it is written again, also blocks later: faults that are none of the
-    /// experiment's, where the victim writes down its gaps. Children don't get it (madvise(2), MADV_DONTFORK).
+    /// Keeps the room for gaps out of children (madvise(2), MADV_DONTFORK). Pages that a child shares are read only until they
+    /// are written again, also blocks later: where the victim writes down its gaps these would be faults that are none of the
+    /// experiment's.
     fn keep_from_forks(&mut self) {
         let room = self.gaps.spare_capacity_mut();
         let begin = room.as_mut_ptr().expose_provenance();
@@ -155,24 +155,24 @@ impl Victim {
         }
     }
 
-    /// From how many ticks on a turn is a gap.
+    /// A turn of so many ticks is a gap.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Spins for so many ticks, or until there is no room for gaps. Ends by the counter, which goes on whatever
-    /// the culprit does; what it touches must stay mapped meanwhile.
+    /// Spins for so many ticks, or until there is no room for gaps. It ends by the counter, which goes on whatever the culprit
+    /// does; the touched memory must stay mapped meanwhile.
     ///
     /// `spins` is set once it has touched all of its memory, and looks at the counter.
     pub fn spin(&mut self, ticks: u64, touch: Option<Touch>, spins: &AtomicBool) -> Spun {
         self.turns.fill(0);
-        // the page that the vector begins in is the allocator's too, and so a child's
+        // The vector begins in a page that it shares with the allocator, and so with a child.
         self.gaps.clear();
         self.gaps.push(Gap { begin: 0, ticks: 0 });
         self.gaps.clear();
         let pages = touch.as_ref().map_or(0, Touch::pages);
-        // what the block before has left to fault on is not this one's
+        // Faults that the block before has left behind are not this one's.
         if let Some(touch) = touch {
             touch.once();
         }
@@ -193,7 +193,7 @@ impl Victim {
             let now = tsc::now();
             let took = now - last;
             if took < self.limit {
-                // the limit is at most SHORT
+                // The limit is at most MAX_TURN_TICKS.
                 if let Some(n) = self.turns.get_mut(took as usize) {
                     *n += 1;
                 }
@@ -212,7 +212,7 @@ impl Victim {
     }
 }
 
-/// From how many ticks on a turn is a gap, by turns that were measured.
+/// The length from which on a turn is a gap, ticks, by turns that were measured.
 fn limit(turns: &[u32]) -> u64 {
     let total: u64 = turns.iter().map(|n| u64::from(*n)).sum();
     let shortest = turns.iter().position(|&n| n > 0).unwrap_or(1);

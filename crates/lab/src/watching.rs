@@ -1,5 +1,4 @@
-//! What hits a CPU, beside whatever runs: a victim that spins there, and every gap of it with its cause and with who
-//! did it.
+//! Watches a CPU beside whatever runs there: a victim spins on it, and every gap gets its cause and the process behind it.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +6,23 @@ use serde::Serialize;
 
 use crate::attribute::{Attributed, Class};
 
-/// The name of this form.
+/// The name of this contract.
 pub const SCHEMA: &str = "quell/lab-watch/1";
 
 /// Gaps of one class, or of one class by one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    /// Lengths to three digits, and how many: some thousand numbers, however long the watch is.
+    /// Lengths to three digits, and their number: some thousand entries, however long the watch is.
     lengths: BTreeMap<u64, u64>,
     /// Their sum, ns.
     pub ns: u64,
-    /// The longest that was seen, ns: an event, not a statistic.
+    /// The longest, ns: an event, not a statistic.
     pub longest_ns: u64,
-    /// How many.
+    /// Their number.
     pub count: u64,
 }
 
-/// Gaps beyond a percentile for it to be told.
+/// A percentile is published only if so many gaps lie beyond it.
 const BEYOND: u64 = 100;
 
 impl Gaps {
@@ -34,7 +33,7 @@ impl Gaps {
         *self.lengths.entry(three_digits(ns)).or_default() += 1;
     }
 
-    /// So many of a thousand gaps are no longer than this, ns, to three digits; nothing where too few lie beyond.
+    /// So many of a thousand gaps are no longer than this, ns, to three digits; none where too few lie beyond.
     #[must_use]
     pub fn at(&self, of_1000: u64) -> Option<u64> {
         let beyond = self.count * (1000 - of_1000.min(1000)) / 1000;
@@ -51,18 +50,18 @@ impl Gaps {
     }
 }
 
-/// The rest of the digits 0.
+/// Rounds down to three digits.
 fn three_digits(ns: u64) -> u64 {
     let step = 10_u64.pow(ns.checked_ilog10().unwrap_or(0).saturating_sub(2));
     ns / step * step
 }
 
-/// All that was seen so far.
+/// The sums of all blocks so far.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// For how long the victim wanted to run, ns.
+    /// The time that the victim wanted to run, ns.
     pub spun_ns: u64,
-    /// For how long others had its CPU, ns.
+    /// The time that others had its CPU, ns.
     pub away_ns: u64,
     /// By class.
     pub classes: BTreeMap<Class, Gaps>,
@@ -73,7 +72,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Adds what was seen in a block.
+    /// Adds a block.
     pub fn add(&mut self, block: &Attributed) {
         self.spun_ns += block.end_ns - block.begin_ns;
         self.away_ns += block.away_ns;
@@ -88,7 +87,7 @@ impl Watched {
         }
     }
 
-    /// The JSON object; `name` knows processes.
+    /// The JSON object; `name` finds the names of processes.
     #[must_use]
     pub fn document(&self, cpu: u32, lost: u64, name: &dyn Fn(u32) -> String) -> Document {
         let classes = self.classes.iter().map(|(class, gaps)| ClassRow {
@@ -125,16 +124,16 @@ impl Watched {
     }
 }
 
-/// What is printed as JSON.
+/// The JSON document.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Which CPU.
     pub cpu: u32,
-    /// For how long the victim wanted to run, ns.
+    /// The time that the victim wanted to run, ns.
     pub spun_ns: u64,
-    /// For how long others had its CPU, ns.
+    /// The time that others had its CPU, ns.
     pub away_ns: u64,
     /// Records that were lost.
     pub lost: u64,
@@ -153,7 +152,7 @@ pub struct Document {
 pub struct ClassRow {
     /// Which.
     pub class: Class,
-    /// How many.
+    /// Their number.
     pub gaps: u64,
     /// Their sum, ns.
     pub ns: u64,
@@ -174,7 +173,7 @@ pub struct ByRow {
     pub pid: u32,
     /// Its name.
     pub comm: String,
-    /// How many.
+    /// Their number.
     pub gaps: u64,
     /// Their sum, ns.
     pub ns: u64,

@@ -1,4 +1,4 @@
-//! Who took the victim's time: the process that each gap is laid to, and what that is to the experiment.
+//! The process that answers for each gap of the victim, and its relation to the experiment.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use quell_host::proc::Proc;
 use serde::{Deserialize, Serialize};
 
+use crate::arm::Arm;
 use crate::attribute::{Attributed, Class, Told};
-use crate::block::Arm;
 
-/// What a process is to the experiment.
+/// The relation of a process to the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Who {
@@ -17,7 +17,7 @@ pub enum Who {
     Culprit,
     /// A thread of the kernel's that works for the culprit.
     Daemon,
-    /// The victim's own process: other faults, and whatever else of it that no culprit does.
+    /// The victim's own process: other faults, and whatever else of it no culprit does.
     Victim,
     /// Another process.
     Other,
@@ -28,31 +28,31 @@ pub enum Who {
 /// The victim's gaps of one class that one process answers for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// What it is to the experiment.
+    /// Its relation to the experiment.
     pub who: Who,
-    /// Its name, of daemons and others; of others empty where it ended before it was asked, or is one of the many that
-    /// took little.
+    /// Its name, of daemons and others; of others it is empty where the process ended before its name was read, or is one of the
+    /// many that took little.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comm: String,
     /// Why there were gaps.
     pub class: Class,
-    /// How many.
+    /// Their number.
     pub gaps: u64,
     /// Their sum, ns.
     pub ns: u64,
 }
 
-/// Other processes that an arm tells by name.
+/// The other processes of an arm that are listed by name.
 const NAMED: usize = 8;
 
-/// The processes of an experiment, and the names of those that it met.
+/// The processes of an experiment, and the names of those that took the victim's time.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
-    /// Victim and culprit in one.
+    /// The process of victim and culprit.
     both: u32,
     /// The culprit in a process of its own.
     sham: u32,
-    /// How the names of the kernel's threads begin that work for a culprit.
+    /// The beginnings of the names of kernel threads that work for a culprit.
     daemons: &'static [&'static str],
     names: BTreeMap<u32, String>,
 }
@@ -67,7 +67,7 @@ impl Processes {
         }
     }
 
-    /// Asks for the names of those that took the victim's time in a block: soon after it, for processes end.
+    /// Reads the names of those that took the victim's time in a block: soon after it, for processes end.
     pub(crate) fn meet(&mut self, block: &Attributed) {
         let proc = Proc::new("/");
         for told in &block.gaps {
@@ -78,7 +78,7 @@ impl Processes {
         }
     }
 
-    /// All gaps of an arm's blocks by who answers for them: the culprit first, of the same the most time first.
+    /// All gaps of an arm's blocks by the process that answers for them: the culprit first, and the most time first among equals.
     pub(crate) fn taken(&self, arm: Arm, blocks: &[&Attributed]) -> Vec<Taken> {
         let gaps = || {
             let all = blocks.iter().flat_map(|b| &b.gaps);

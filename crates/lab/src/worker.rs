@@ -1,8 +1,8 @@
-//! The worker: a process with a victim and a culprit in one address space, or with a culprit alone. It does what it
-//! is told on stdin, answers on stdout, and ends when stdin does or its parent dies.
+//! The worker: a process with a victim and a culprit in one address space, or with a culprit alone. It reads orders on stdin,
+//! answers on stdout, and ends when stdin does or its parent dies.
 //!
-//! A process of its own, because the lab reads the probe, allocates and prints meanwhile, all of which shoots, and
-//! because nothing of the operations is left behind when it goes. Every loop here ends by the time stamp counter.
+//! It is a process of its own, because the lab reads the probe, allocates and prints meanwhile, all of which causes shootdowns,
+//! and because nothing of the operations is left behind when it goes. Every loop here ends by the time stamp counter.
 
 mod victim_thread;
 
@@ -10,9 +10,10 @@ use std::io::{self, BufRead, Write};
 use std::thread;
 use std::time::Duration;
 
+use crate::arm::Mode;
 use crate::mechanism::{self, Culprit};
 use crate::pin;
-use crate::protocol::{Answer, Block, Done, Mode, Order, Ready, Role, Setup, Stamp};
+use crate::protocol::{Answer, Block, Done, Order, Ready, Role, Setup, Stamp};
 use crate::protocol::{receive, send, send_stamps};
 use crate::signals;
 use crate::tsc::{self, Moment};
@@ -22,13 +23,13 @@ use victim_thread::{Spell, VictimThread};
 /// Room for the operations of a block; the culprit rests when it is full.
 const MOST_OPS: usize = 1 << 18;
 
-/// For how long the victim looks for its shortest turn.
+/// The time in which the victim looks for its shortest turn.
 const CALIBRATE: Duration = Duration::from_millis(20);
 
 /// The lab's own patience ends so much earlier.
 const LATER: Duration = Duration::from_secs(10);
 
-/// Ends this process after that time, by a signal that nobody handles (alarm(2)); never, if it is none.
+/// Ends this process after that time, by a signal that nobody handles (alarm(2)); never, if the time is zero.
 fn alarm(time: Duration) {
     // SAFETY: a number only.
     unsafe { libc::alarm(u32::try_from(time.as_secs()).unwrap_or(u32::MAX)) };
@@ -38,10 +39,10 @@ fn alarm(time: Duration) {
 ///
 /// # Errors
 ///
-/// If the lab has gone, or said what nobody understands.
+/// If the lab has gone, or an order can't be read.
 pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
     signals::of_a_worker()?;
-    // started as /proc/self/exe, of which the kernel would make "exe"
+    // It was started as /proc/self/exe, of which the kernel would make "exe".
     rustix::thread::set_name(c"quell-lab")?;
     let mut crew: Option<Crew> = None;
     let mut patience = Duration::ZERO;
@@ -53,7 +54,8 @@ pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<(
             Order::Block(block) => Duration::from_nanos(block.ns),
             Order::Setup(_) | Order::Prepare => Duration::ZERO,
         };
-        // The lab gives up first, and says at what. Should it be stopped then, this ends it, whatever call it is in.
+        // The lab gives up first, and says at which step. Should the lab be stopped then, this ends the worker, whatever call it
+        // is in.
         alarm(patience.saturating_add(block).saturating_add(LATER));
         let done = match order {
             Order::Setup(setup) => Crew::ready(&setup).map(|(ready, made)| {
@@ -88,7 +90,7 @@ struct Crew {
     victim: Option<VictimThread>,
     mode: Mode,
     ops: Vec<Stamp>,
-    /// What the next operation needs is there already: of a block that ended before it.
+    /// The next operation is prepared already, in a block that ended before it.
     is_prepared: bool,
     ticks_per_ms: u64,
 }
@@ -97,11 +99,11 @@ impl Crew {
     fn ready(setup: &Setup) -> io::Result<(Ready, Self)> {
         let mechanism = mechanism::find(&setup.mechanism)
             .ok_or_else(|| io::Error::other(format!("no mechanism '{}'", setup.mechanism)))?;
-        // its own first, and never the victim's, which the sham must leave alone too
+        // The culprit's own CPU comes first, and never the victim's, which the sham must leave alone too.
         let others = pin::allowed()?.into_iter();
         let others = others.filter(|cpu| ![setup.culprit_cpu, setup.victim_cpu].contains(cpu));
         let cpus: Vec<u32> = std::iter::once(setup.culprit_cpu).chain(others).collect();
-        // what the culprit prepares, it prepares where it will run
+        // The culprit prepares its memory on the CPU where it will run.
         pin::to(&[setup.culprit_cpu])?;
         let mut culprit = (mechanism.prepare)(&setup.params)?;
         let note = culprit.spread(&cpus)?;
@@ -135,7 +137,7 @@ impl Crew {
         Ok((ready, crew))
     }
 
-    /// What takes long and is no part of a block.
+    /// Does the long preparations that are no part of a block.
     fn prepare(&mut self) -> io::Result<()> {
         self.culprit.begin_block()?;
         self.is_prepared = false;
@@ -217,17 +219,17 @@ impl Crew {
     }
 }
 
-/// Of a block, in ticks: how long it is, and how long from one operation to the next at least.
+/// The times of a block, in ticks: its length, and the shortest time from one operation to the next.
 #[derive(Clone, Copy)]
 struct Times {
     ticks: u64,
     pace: u64,
 }
 
-/// Repeats the operation until the time is over. What was prepared for one that did not fit in any more is kept for the
-/// next block: what takes longer to prepare than a block is done in all but the first then, and not never. Without a victim the culprit itself touches what the victim would,
-/// between operations: else the second and all others would find nothing to write back, to page out or to copy, and
-/// a control that does less than the culprit is no control.
+/// Repeats the operation until the time is over. A prepared operation that did not fit in any more is kept for the next block:
+/// one whose preparation takes longer than a block would never be done otherwise. Without a victim the culprit itself touches the
+/// victim's memory, between operations: otherwise all operations but the first would find nothing to write back, to page out or
+/// to copy, and a control that does less than the culprit is no control.
 fn operate(
     culprit: &mut dyn Culprit,
     ops: &mut Vec<Stamp>,
@@ -246,7 +248,7 @@ fn operate(
         if let Some(touch) = touch {
             touch.once();
         }
-        // by the counter, and never beyond the deadline
+        // The wait ends by the counter, and never beyond the deadline.
         while tsc::now() < next.min(deadline) {
             std::hint::spin_loop();
         }
@@ -259,7 +261,7 @@ fn operate(
         let end = tsc::now();
         culprit.after()?;
         if ops.len() == MOST_OPS {
-            // the deadline is looked at before the next one
+            // The deadline is looked at before the next operation.
             thread::sleep(Duration::from_millis(1));
             continue;
         }
@@ -269,7 +271,7 @@ fn operate(
     Ok(())
 }
 
-/// The operation that a block is about; what must be done before it was done before the block.
+/// Does the one operation of a block; it was prepared before the block.
 fn once(culprit: &mut dyn Culprit, ops: &mut Vec<Stamp>) -> io::Result<()> {
     ops.clear();
     let begin = tsc::now();

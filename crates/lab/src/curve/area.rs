@@ -14,19 +14,18 @@ pub(super) struct Area {
     bytes: usize,
 }
 
-// SAFETY: an address and a length, as good in one thread as in another; what lies there is only touched by volatile
-// accesses.
+// SAFETY: an address and a length are as good in one thread as in another; the memory there is only touched by volatile accesses.
 unsafe impl Send for Area {}
 
 impl Area {
-    /// So many bytes, rounded up to pages, with huge pages or without any, whatever the system's default is.
+    /// Maps so many bytes, rounded up to pages, with huge pages or without any, whatever the system's default is.
     pub(super) fn new(bytes: usize, huge: bool) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(PAGE);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let (at, mapped) = Mapping::map(bytes + HUGE, flags)?.into_raw();
         let before = at.align_offset(HUGE);
-        // SAFETY: `before` is below HUGE, so all three lie within what was mapped and nobody else knows of: first what
-        // lies before the area, then what lies behind it. A length of 0 is refused, which is all that is wanted.
+        // SAFETY: `before` is below HUGE_PAGE_BYTES, so all three lie within the new mapping, which nobody else knows of: first
+        // the part before the area, then the part behind it. A length of 0 is refused, which does no harm.
         let at = unsafe {
             let _ = mm::munmap(at.cast(), before);
             let at = at.add(before);
@@ -39,17 +38,17 @@ impl Area {
         } else {
             libc::MADV_NOHUGEPAGE
         };
-        // EINVAL where the kernel has no huge pages: then they are small, and who wants huge ones looks
+        // EINVAL means that the kernel has no huge pages: then they are small, and a caller that needs huge ones checks for them.
         let _ = area.advise(0, bytes, advice);
         Ok(area)
     }
 
-    /// Where it begins.
+    /// The address of its first byte.
     pub(super) fn start(&self) -> *mut u8 {
         self.at
     }
 
-    /// Its length.
+    /// Its length in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -57,7 +56,7 @@ impl Area {
     /// Advises the kernel about so many bytes of it from an offset on.
     pub(super) fn advise(&self, offset: usize, bytes: usize, advice: i32) -> io::Result<()> {
         let bytes = bytes.min(self.bytes.saturating_sub(offset));
-        // SAFETY: within the area, which is this value's own; advice changes what its pages hold at most.
+        // SAFETY: within the area, which is this value's own; advice changes at most the contents of its pages.
         let ret = unsafe { libc::madvise(self.at.wrapping_add(offset).cast(), bytes, advice) };
         if ret == 0 {
             Ok(())
@@ -80,7 +79,7 @@ impl Area {
         }
     }
 
-    /// Ends it, and says whether the kernel did so.
+    /// Unmaps it, and returns the kernel's error if there is one.
     pub(super) fn unmap(self) -> io::Result<()> {
         // SAFETY: the area is this value's own, and gone with it.
         let done = unsafe { mm::munmap(self.at.cast(), self.bytes) };
@@ -96,7 +95,7 @@ impl Drop for Area {
     }
 }
 
-/// Why this process can't have huge pages, if it can't: asked by taking one.
+/// Why this process can't have huge pages, if it can't: found out by taking one.
 pub(super) fn no_huge_pages() -> Option<String> {
     let area = match Area::new(HUGE, true) {
         Ok(area) => area,

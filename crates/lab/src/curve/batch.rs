@@ -1,4 +1,4 @@
-//! Times of one point, taken in one go.
+//! The times of one point that are taken without a break.
 
 use std::io;
 use std::thread;
@@ -9,7 +9,7 @@ use crate::tsc::{self, Moment};
 /// Room for the times of a batch: many rounds of some are better than one of very many.
 const MOST: usize = 5000;
 
-/// How long a batch may go on without a single time: what is measured never came about.
+/// How long a batch may go on without a single time, where the event that it measures never comes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The times of one batch, and when it ends.
@@ -22,7 +22,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Room for times, in which the kernel has pages already: a fault of our own would be measured.
+    /// Makes room for times, in which the kernel has pages already: a fault of our own would be measured.
     #[must_use]
     pub fn new() -> Self {
         let from = Moment::now();
@@ -39,7 +39,7 @@ impl Batch {
         }
     }
 
-    /// A new one, of so many ns.
+    /// Begins a new batch of so many ns.
     pub fn begin(&mut self, ns: u64) {
         self.samples.clear();
         let now = tsc::now();
@@ -60,7 +60,7 @@ impl Batch {
             && (now < self.until || (self.samples.is_empty() && now < self.last))
     }
 
-    /// A reading of the counter after which no batch goes on, for whoever spins beside it; an operation that has begun by
+    /// A reading of the counter after which no batch goes on, for a thread that spins beside it; an operation that has begun by
     /// then ends later.
     #[must_use]
     pub fn last(&self) -> u64 {
@@ -98,13 +98,12 @@ impl Batch {
         Ok(done)
     }
 
-    /// The last time was of something else.
+    /// Drops the last time, because it was not of the operation that is measured.
     pub fn forget_last(&mut self) {
         self.samples.pop();
     }
 
-    /// The times, ns, to a hundredth. The first tenth is left out: caches, branch predictor and peers were still at
-    /// what was before.
+    /// The times, ns, to a hundredth. The first tenth is left out: caches, branch predictor and peers had not settled yet.
     #[must_use]
     pub fn times(&self) -> Vec<f64> {
         let settled = &self.samples[self.samples.len() / 10..];

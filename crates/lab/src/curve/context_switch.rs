@@ -1,6 +1,6 @@
-//! Two that take turns on one CPU, in one address space or in two, by the pages that each reads when it is its turn.
-//! Between threads the page tables stay; between processes CR3 is loaded, with or without a flush: x86 keeps the
-//! TLB entries of the last few address spaces apart by PCID (arch/x86/mm/tlb.c: choose_new_asid(), TLB_NR_DYN_ASIDS).
+//! Two sides take turns on one CPU, in one address space or in two, by the pages that each reads when it is its turn. Between
+//! threads the page tables stay; between processes CR3 is loaded, with or without a flush: x86 keeps the TLB entries of the last
+//! few address spaces apart by PCID (arch/x86/mm/tlb.c: choose_new_asid(), TLB_NR_DYN_ASIDS).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -72,18 +72,18 @@ fn part(series: &'static str, by: By, with: With) -> Part {
     }
 }
 
-/// What both sides see, also where they are two processes.
+/// The memory that both sides share, also where they are two processes.
 #[derive(Debug)]
 #[repr(C)]
 struct Board {
-    /// Whose turn it is, for the futex.
+    /// The side whose turn it is, for the futex.
     turn: AtomicU32,
     /// Pages that a side reads.
     pages: AtomicU32,
 }
 
 impl Board {
-    /// Never unmapped: the other side may look at it until the process ends.
+    /// Maps the board for good: the other side may look at it until the process ends.
     fn new() -> io::Result<&'static Self> {
         let (at, _) = Mapping::map(PAGE, MapFlags::SHARED)?.into_raw();
         // SAFETY: a page of zeros, aligned to its size and mapped for good; both fields are atomic, and 0 is a value of
@@ -103,7 +103,7 @@ enum Wire {
 }
 
 impl Wire {
-    /// Both sides.
+    /// The two ends of a wire.
     fn new(by: By, board: &'static Board) -> io::Result<(Self, Self)> {
         Ok(match by {
             By::Pipe => {
@@ -141,7 +141,7 @@ impl Wire {
                 if turn == *side {
                     return Ok(());
                 }
-                // Not FUTEX_PRIVATE_FLAG, also between threads: the two cases shall differ by the address space only.
+                // FUTEX_PRIVATE_FLAG is not used, also between threads: the two cases shall differ by the address space only.
                 match futex::wait(&board.turn, futex::Flags::empty(), turn, None) {
                     Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(err) => return Err(err.into()),
@@ -164,7 +164,7 @@ impl Wire {
     }
 }
 
-/// A side's own memory: pages of 4 KB, all there.
+/// A side's own memory: pages of 4 KB, all present.
 struct Pages(Area);
 
 impl Pages {
@@ -175,7 +175,7 @@ impl Pages {
         Ok(Self(area))
     }
 
-    /// Reads a line of each of the first so many.
+    /// Reads a line of each of the first so many pages.
     #[inline(always)]
     fn read(&self, pages: u32) {
         let most = self.0.bytes() / PAGE;
@@ -191,7 +191,7 @@ impl Pages {
     }
 }
 
-/// What the other side does until its wire ends.
+/// The loop of the other side, until its wire ends.
 fn take_turns(wire: &Wire, board: &Board, pages: &Pages) -> io::Result<()> {
     loop {
         wire.wait()?;
@@ -208,7 +208,7 @@ struct PingPong {
 }
 
 enum Other {
-    /// Nobody: the other side's wire and pages, for this side to use.
+    /// There is nobody: this side uses the other one's wire and pages.
     Nobody(Wire, Pages),
     /// It ends with the process.
     Thread,
@@ -239,7 +239,7 @@ impl PingPong {
     }
 }
 
-/// The other side as a process, on the same CPU: that is inherited (sched_setaffinity(2)).
+/// Starts the other side as a process, on the same CPU, which it inherits (sched_setaffinity(2)).
 fn fork(wire: &Wire, board: &Board) -> io::Result<Pid> {
     let parent = getpid();
     // SAFETY: a worker has one thread until its bench is made, so the child may do all that the parent may; it never
@@ -249,15 +249,15 @@ fn fork(wire: &Wire, board: &Board) -> io::Result<Pid> {
         0 => {
             let work = || -> io::Result<()> {
                 set_parent_process_death_signal(Some(Signal::KILL))?;
-                // the parent may have gone before the line above
+                // The parent may have gone before the call above.
                 if getppid() != Some(parent) {
                     return Ok(());
                 }
                 take_turns(wire, board, &Pages::new()?)
             };
-            // a panic must not unwind into what is the parent's
+            // A panic must not unwind into stack frames of the parent's.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            // SAFETY: ends the child without running what the parent has registered for its own end.
+            // SAFETY: ends the child without running the exit handlers that the parent has registered.
             unsafe { libc::_exit(0) }
         }
         child => Pid::from_raw(child).ok_or_else(|| io::Error::other("a child without a number")),
@@ -267,7 +267,7 @@ fn fork(wire: &Wire, board: &Board) -> io::Result<Pid> {
 impl Drop for PingPong {
     fn drop(&mut self) {
         if let Other::Process(child) = self.other {
-            // it may have gone already, which is all that is wanted
+            // It may have gone already, which is as good.
             let _ = rustix::process::kill_process(child, Signal::KILL);
             let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
         }

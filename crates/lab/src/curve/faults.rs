@@ -1,4 +1,4 @@
-//! What a page fault costs by its kind, and what giving a page beforehand costs by how it is asked for.
+//! The cost of a page fault by its kind, and of giving a page beforehand by the call that asks for it.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ pub(super) const CURVE: Curve = Curve {
     name: "faults",
     about: "the first access to a page, by what has to be done for it, and giving pages beforehand, each page",
     x: "pages",
-    // without swap, one series is missing
+    // Without swap one series is missing.
     wants: &[Need::Swap],
     parts: |_| {
         let mut parts = vec![
@@ -67,13 +67,13 @@ fn part(series: &'static str, pages: u64, kind: Kind) -> Part {
     }
 }
 
-/// Pages that are touched, one after the other, before they are all brought back to what they were.
+/// Pages that are touched, one after the other, before all of them are reset.
 const PAGES: usize = 256;
 
-/// The same where each comes from a disk.
+/// The same number where each page comes from a disk.
 const MAJORS: usize = 64;
 
-/// The same of huge pages.
+/// The same number of huge pages.
 const HUGES: usize = 8;
 
 enum Memory {
@@ -98,7 +98,7 @@ impl Faults {
                 let file = written(pages * PAGE)?;
                 let mapping = Mapping::of_file(&file, pages * PAGE)?;
                 if kind == Kind::MajorFile {
-                    // no read-ahead: every page is a fault (mm/filemap.c: do_sync_mmap_readahead())
+                    // There is no read-ahead, so that every page is a fault (mm/filemap.c: do_sync_mmap_readahead()).
                     mapping.advise(mapping.bytes(), libc::MADV_RANDOM)?;
                 } else {
                     mapping.touch();
@@ -130,7 +130,7 @@ impl Faults {
         Ok(Self { kind, memory })
     }
 
-    /// Brings the pages back to where their first access is the fault that is measured.
+    /// Resets the pages, so that the next access to each is the fault that is measured.
     fn reset(&self) -> io::Result<()> {
         match (&self.memory, self.kind) {
             (Memory::Own(area), Kind::MajorSwap) => {
@@ -158,8 +158,8 @@ impl Faults {
                     err => Err(io::Error::from_raw_os_error(err)),
                 }
             }
-            // written out, a page is made clean and read only, so that the next write is noticed (mm/page-writeback.c:
-            // folio_clear_dirty_for_io()); this call writes no metadata
+            // A page that was written out is made clean and read only, so that the next write is noticed (mm/page-writeback.c:
+            // folio_clear_dirty_for_io()); this call writes no metadata.
             (Memory::File(_, file), _) => {
                 let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
                     | libc::SYNC_FILE_RANGE_WRITE
@@ -173,7 +173,7 @@ impl Faults {
         }
     }
 
-    /// Where the pages begin, and from one touch to the next.
+    /// The address of the pages, their bytes, and the bytes from one touch to the next.
     fn pages(&self) -> (*mut u8, usize, usize) {
         let step = if self.kind == Kind::Huge { HUGE } else { PAGE };
         match &self.memory {
@@ -205,7 +205,7 @@ impl Bench for Faults {
                     }
                     Ok(())
                 })?;
-                // the page may have been read ahead, or not have gone
+                // The page may have been read ahead, or may not have gone.
                 if majors && major_faults() == before {
                     batch.forget_last();
                 }

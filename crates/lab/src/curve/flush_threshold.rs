@@ -34,10 +34,10 @@ pub(super) const CURVE: Curve = Curve {
     },
 };
 
-/// 0 is the control.
+/// The points of x; 0 is the control.
 const PAGES: [u64; 13] = [0, 1, 2, 4, 8, 16, 24, 32, 33, 34, 40, 48, 64];
 
-/// What is advised lies in so many pages, and behind them one that nobody writes: the control's.
+/// The advice covers up to so many pages; behind them lies one that nobody writes, for the control.
 const ROOM: usize = 64;
 
 fn part(series: &'static str, advice: i32, peer: Option<Does>) -> Part {
@@ -63,7 +63,7 @@ pub(super) struct Advised {
 }
 
 impl Advised {
-    /// With peers on these CPUs, or with none: then the process has one thread, and the kernel knows of no other CPU.
+    /// Takes peers on these CPUs, or none: then the process has one thread, and the kernel knows of no other CPU.
     pub(super) fn new(advice: i32, cpus: &[u32], peers: Option<Does>) -> io::Result<Self> {
         Ok(Self {
             advice,

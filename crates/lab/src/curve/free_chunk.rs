@@ -34,10 +34,10 @@ pub(super) const CURVE: Curve = Curve {
     },
 };
 
-/// In MiB.
+/// The sizes of the chunks, MiB.
 const SIZES: [u64; 7] = [16, 32, 64, 128, 256, 512, 1024];
 
-/// The largest chunk that is freed a page at a time, MiB: a gigabyte takes a second, whatever is learnt of it.
+/// The largest chunk that is freed a page at a time, MiB: a gigabyte takes a second, and shows no more.
 const MOST_SINGLY: u64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ enum How {
     DontNeed { piece: usize },
 }
 
-/// Those that fit into a quarter of the memory; the smallest in any case.
+/// The sizes that fit into a quarter of the memory; the smallest in any case.
 fn sizes(memory: u64, most: u64) -> Vec<u64> {
     let fits = |mib: &u64| *mib == SIZES[0] || (*mib <= most && mib << 20 <= memory / 4);
     SIZES.into_iter().filter(fits).collect()

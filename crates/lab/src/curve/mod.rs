@@ -1,13 +1,13 @@
-//! The lab's second kind of experiment: a curve. What one thing costs whoever does it, as one parameter changes; no
+//! The lab's second kind of experiment: a curve, the cost of an operation for its caller as one parameter changes; no
 //! victim, no verdict.
 //!
-//! A curve has parts, and every part has a worker, a process of its own: what one part leaves behind in its address
-//! space (the CPUs that it has run on, huge pages, a fragmented heap) changes nothing for the others. The points of
+//! A curve has parts, and every part has a worker, a process of its own: the traces of one part in its address
+//! space (the CPUs that it has run on, huge pages, a fragmented heap) change nothing for the others. The points of
 //! all parts are measured in rounds, each point once a round and in an order that chance decides, so that a machine
 //! that gets slower or faster meanwhile moves no point against another.
 //!
 //! ```text
-//! families ─> part ─> worker (a process) ─> batch of times ─> run ─> told (JSON)
+//! families ─> part ─> worker (a process) ─> batch of times ─> run ─> document (JSON)
 //! ```
 
 mod area;
@@ -38,40 +38,40 @@ pub use worker::work;
 pub use crate::answers::Stop;
 use crate::mechanism::Need;
 
-/// One curve.
+/// A curve: an operation whose cost is measured at several points.
 #[derive(Debug)]
 pub struct Curve {
-    /// As it is written on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What is measured, in one sentence.
+    /// The quantity that is measured, in one sentence.
     pub about: &'static str,
-    /// What its x counts.
+    /// The unit of x.
     pub x: &'static str,
-    /// What of the system it would have set up, though most of it goes without.
+    /// System settings that the lab turns on for it, though most of the curve goes without.
     pub wants: &'static [Need],
-    /// What it is made of on this machine. The lab and its workers both ask, so the same place gives the same parts.
+    /// Its parts on this machine. The lab and its workers both ask, so the same place gives the same parts.
     pub parts: fn(&Place) -> Vec<Part>,
-    /// What has to be known to read it.
+    /// Remarks that a reader of the result needs.
     pub notes: fn(&Place) -> Vec<String>,
 }
 
-/// Where it is measured.
+/// The CPUs and the memory that a curve may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// What is measured runs on this CPU.
+    /// The CPU on which the operation runs that is measured.
     pub cpu: u32,
-    /// The others that the lab may use, in the order in which they are taken.
+    /// The other CPUs that the lab may use, in the order in which they are taken.
     pub others: Vec<u32>,
     /// Memory that is free, bytes.
     pub memory: u64,
 }
 
-/// What a sample is.
+/// The meaning of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
-    /// One operation, so that percentiles are those of operations.
+    /// A sample is one operation, so that percentiles are those of operations.
     Operation,
-    /// The mean of many, which has no percentiles of operations.
+    /// A sample is the mean of many, which has no percentiles of operations.
     Mean,
 }
 
@@ -80,15 +80,15 @@ pub type Prepare = dyn Fn(&Place) -> io::Result<Box<dyn Bench>>;
 
 /// Points of one series that share a worker.
 pub struct Part {
-    /// The series. Parts of the same name are told as one.
+    /// The series. Parts of the same name are published as one.
     pub series: &'static str,
-    /// What one figure is the cost of.
+    /// The unit whose cost a figure is.
     pub per: &'static str,
-    /// What a sample is.
+    /// The meaning of a sample.
     pub sample: Sample,
     /// The points.
     pub xs: Vec<u64>,
-    /// Makes it ready.
+    /// Makes the bench of this part.
     pub prepare: Box<Prepare>,
 }
 
@@ -98,9 +98,9 @@ impl std::fmt::Debug for Part {
     }
 }
 
-/// What measures a part.
+/// The operation that a part measures.
 pub trait Bench {
-    /// Takes times at this point for as long as the batch goes on.
+    /// Times the operation at this point for as long as the batch goes on.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ pub trait Bench {
     fn batch(&mut self, x: u64, batch: &mut Batch) -> io::Result<()>;
 }
 
-/// All of them, in the order in which they are listed.
+/// All curves, in the order in which they are listed.
 pub static ALL: &[Curve] = &[
     flush_threshold::CURVE,
     targets::CURVE,

@@ -15,7 +15,7 @@ use super::batch::Batch;
 use crate::pin;
 use crate::tsc;
 
-/// What they do while a batch goes on.
+/// The behaviour of peers while a batch goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
     /// They read the time stamp counter and nothing else.
@@ -43,9 +43,9 @@ struct Peer {
 }
 
 impl Peers {
-    /// One on each of these CPUs.
+    /// Starts one thread on each of these CPUs.
     pub(super) fn on(cpus: &[u32], does: Does) -> io::Result<Self> {
-        // before there are threads, for a process is made that goes on as this one
+        // The other processes come before there are threads, for each is a fork that goes on as this process.
         let others = match does {
             Does::SleepAway => cpus.iter().map(|cpu| Other::start(*cpu)).collect(),
             Does::Spin | Does::Sleep => Ok(Vec::new()),
@@ -59,7 +59,7 @@ impl Peers {
         })
     }
 
-    /// They do what they do until what is returned is dropped, or until the batch must have ended.
+    /// Has them spin or sleep until the returned value is dropped, or until the batch must have ended.
     pub(super) fn begin(&self, batch: &Batch) -> io::Result<Busy<'_>> {
         let over = Arc::new(AtomicBool::new(false));
         for peer in &self.threads {
@@ -70,7 +70,7 @@ impl Peers {
             peer.there.recv().map_err(io::Error::other)??;
         }
         if !self.others.is_empty() {
-            // until the threads are off their CPUs, which they say before they are
+            // The threads are off their CPUs only some time after they have said so.
             thread::sleep(GONE);
         }
         for other in &self.others {
@@ -80,7 +80,7 @@ impl Peers {
     }
 }
 
-/// For how long the threads are waited for to sleep.
+/// The time that the threads get to fall asleep.
 const GONE: Duration = Duration::from_micros(200);
 
 /// A process of an address space of its own that runs on a CPU when it is asked to, and then sleeps.
@@ -98,13 +98,13 @@ impl Other {
         let parent = getpid();
         let work = || -> io::Result<()> {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // the parent may have gone before the line above
+            // The parent may have gone before the call above.
             if getppid() != Some(parent) {
                 return Ok(());
             }
             pin::to(&[cpu])?;
             let mut byte = [0];
-            // an end of file is the parent's end
+            // An end of file is the parent's end.
             while rustix::io::read(&asked, &mut byte)? == 1 {
                 rustix::io::write(&tell, &byte)?;
             }
@@ -115,9 +115,9 @@ impl Other {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                // a panic must not unwind into what is the parent's
+                // A panic must not unwind into stack frames of the parent's.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-                // SAFETY: ends the child without running what the parent has registered for its own end.
+                // SAFETY: ends the child without running the exit handlers that the parent has registered.
                 unsafe { libc::_exit(0) }
             }
             child => Ok(Self {
@@ -138,13 +138,13 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // it may have gone already, which is all that is wanted
+        // It may have gone already, which is as good.
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
         let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
     }
 }
 
-/// Peers that are at it.
+/// Peers that spin or sleep until this is dropped.
 #[derive(Debug)]
 pub(super) struct Busy<'a> {
     peers: &'a Peers,
@@ -156,7 +156,7 @@ impl Drop for Busy<'_> {
         self.over.store(true, Ordering::Relaxed);
         if self.peers.does == Does::Spin {
             for peer in &self.peers.threads {
-                // one that has gone does not spin
+                // A thread that has gone does not spin.
                 let _ = peer.there.recv();
             }
         }
@@ -180,7 +180,7 @@ impl Peer {
                     if does != Does::Spin {
                         continue;
                     }
-                    // No pause instruction: a hypervisor may take it for a wait and take the CPU away (PAUSE filter).
+                    // There is no pause instruction: a hypervisor may take it for a wait and take the CPU away (PAUSE filter).
                     while !over.load(Ordering::Relaxed) && tsc::now() < until {}
                     if say.send(Ok(())).is_err() {
                         return;

@@ -1,4 +1,4 @@
-//! Pages that are given before they are needed: mapping so many and making them present, for each page.
+//! Pages that are given before they are needed: the cost of mapping them and making them present, for each page.
 
 use std::io;
 
@@ -13,9 +13,9 @@ const PAGES: [u64; 5] = [1, 8, 64, 512, 1024];
 
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// Nothing but the mapping.
+    /// The mapping alone.
     Alone,
-    /// One byte of each page written, in order.
+    /// A write of one byte of each page, in order.
     Touch,
     /// mmap(2) with MAP_POPULATE.
     Populate,
@@ -41,7 +41,7 @@ pub(super) fn parts() -> Vec<Part> {
         sample: Sample::Mean,
         xs: PAGES.to_vec(),
         prepare: Box::new(move |_| {
-            // MAP_POPULATE comes before any madvise could refuse huge pages: none in this process (prctl(2))
+            // MAP_POPULATE comes before any madvise could refuse huge pages: this process gets none (prctl(2)).
             // SAFETY: numbers only.
             if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
                 return Err(io::Error::last_os_error());
@@ -84,7 +84,7 @@ impl Bench for Prefault {
     fn batch(&mut self, pages: u64, batch: &mut Batch) -> io::Result<()> {
         let bytes = usize::try_from(pages).map_err(io::Error::other)? * PAGE;
         while batch.goes_on() {
-            // it goes at once, which is not timed
+            // The mapping is dropped at once, which is not timed.
             batch.time_mean(pages, || self.give(bytes))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The lab's side of a part's worker.
+//! The lab's side of the worker of a part.
 
 use std::io;
 use std::process::{Child, ChildStdin, Command};
@@ -18,7 +18,7 @@ pub(super) struct Hand {
 }
 
 impl Hand {
-    /// Starts one by this command, which must call [`super::work`].
+    /// Starts one by this command, which must call [`super::serve_orders`].
     pub(super) fn start(
         command: &mut Command,
         curve: &str,
@@ -44,7 +44,7 @@ impl Hand {
         }
     }
 
-    /// Has it measure a point.
+    /// Has it measure a point for so many ns.
     pub(super) fn batch(&mut self, x: u64, ns: u64) -> io::Result<Vec<f64>> {
         match self.ask(&Order::Batch { x, ns }, "a batch")? {
             Answer::Times(times) => Ok(times),
@@ -54,7 +54,7 @@ impl Hand {
     }
 
     fn ask(&mut self, order: &Order, doing: &str) -> io::Result<Answer> {
-        // the worker's own alarm comes first, but for one that is stopped
+        // The worker's own alarm comes first, unless the worker is stopped.
         let time = Duration::from_secs((LONGEST + 10).into());
         let sent = send(&mut self.orders, order);
         match sent.and_then(|()| self.answers.within(time, doing, receive)) {
@@ -65,7 +65,7 @@ impl Hand {
         }
     }
 
-    /// How it went.
+    /// The error of a worker that has ended, with its status.
     fn gone(&mut self) -> io::Error {
         match self.child.wait() {
             Ok(status) => io::Error::other(format!("the worker has ended: {status}")),

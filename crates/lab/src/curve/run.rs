@@ -12,14 +12,14 @@ use super::{Curve, Part, Place, Sample};
 use crate::answers::Stop;
 use crate::tsc::nanoseconds;
 
-/// Where and for how long.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where.
+    /// The CPUs and the memory.
     pub place: Place,
-    /// So long, and no longer than one round more.
+    /// The time of the run, which one round more may exceed.
     pub budget: Duration,
-    /// Of the order of the points.
+    /// The seed of the order of the points.
     pub seed: u64,
     /// Says, also in the middle of a batch, whether somebody wants it to end.
     pub stop: Stop,
@@ -32,7 +32,7 @@ pub struct Measured {
     pub parts: Vec<MeasuredPart>,
     /// Whole rounds.
     pub rounds: usize,
-    /// What could not be measured, and why.
+    /// The points that could not be measured, and why.
     pub missing: Vec<String>,
     /// Whether somebody ended it early.
     pub interrupted: bool,
@@ -43,20 +43,20 @@ pub struct Measured {
 pub struct MeasuredPart {
     /// Its series.
     pub series: &'static str,
-    /// What a figure is the cost of.
+    /// The unit whose cost a figure is.
     pub per: &'static str,
-    /// What a sample is.
+    /// The meaning of a sample.
     pub sample: Sample,
-    /// By x.
+    /// The times by x.
     pub points: BTreeMap<u64, Times>,
 }
 
 /// The times of one point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
-    /// The middle of each round, ns.
+    /// The median of each round, ns.
     pub medians: Vec<f64>,
-    /// All times, ns to three digits, and how often each.
+    /// All times, ns to three digits, with their number.
     pub all: BTreeMap<u64, u64>,
 }
 
@@ -73,31 +73,31 @@ impl Times {
     }
 }
 
-/// Fewer digits, so that an hour's times have room.
+/// Rounds down to three digits, so that an hour's times have room.
 fn three_digits(ns: u64) -> u64 {
     let digits = ns.checked_ilog10().unwrap_or(0);
     let step = 10_u64.pow(digits.saturating_sub(2));
     ns / step * step
 }
 
-/// Rounds that a budget is divided into: enough for intervals, and for what a machine does over some seconds.
+/// Rounds that a budget is divided into: enough for intervals, and for changes of the machine over some seconds.
 const ROUNDS: u128 = 24;
 
-/// How long a batch is: shorter ones would be all beginning, longer ones teach nothing.
+/// Bounds of a batch: a shorter one would be all beginning, a longer one teaches nothing.
 const BATCH: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// So long a batch, for so many points.
+/// The length of a batch for so many points.
 fn batch_ns(budget: Duration, points: usize) -> u64 {
     let each = budget.as_nanos() / (ROUNDS * points.max(1) as u128);
     let each = u64::try_from(each).unwrap_or(u64::MAX);
     each.clamp(nanoseconds(BATCH.0), nanoseconds(BATCH.1))
 }
 
-/// Runs one.
+/// Measures a curve.
 ///
 /// # Errors
 ///
-/// If nothing of it can be measured here; why, in words.
+/// If none of it can be measured here; why, in words.
 pub fn run(
     curve: &'static Curve,
     options: &Options,
@@ -159,11 +159,11 @@ pub fn run(
     Ok(measured)
 }
 
-/// Which part and which x.
+/// The number of the part, and x.
 type At = (usize, u64);
 
-/// Every point once, in an order that chance decides; none if somebody wants it to end, for a part of a round would
-/// have more of some points than of others. A part that fails is left out from then on.
+/// Measures every point once, in an order that chance decides. It returns none if somebody wants it to end, for a part of a round
+/// would have more of some points than of others. A part that fails is left out from then on.
 fn round(
     measured: &mut Measured,
     hands: &mut [Option<Hand>],

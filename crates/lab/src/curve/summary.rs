@@ -10,7 +10,7 @@ use super::{Curve, Place, Sample};
 use crate::summary::Machine;
 use crate::tsc::Counter;
 
-/// The name of this form.
+/// The name of this contract.
 pub const SCHEMA: &str = "quell/lab-curve/1";
 
 /// One curve.
@@ -20,21 +20,21 @@ pub struct Curved {
     pub schema: String,
     /// The curve's name.
     pub experiment: String,
-    /// What is measured.
+    /// The quantity that is measured.
     pub about: String,
-    /// Of all costs.
+    /// The unit of all costs.
     pub unit: String,
-    /// What x counts.
+    /// The unit of x.
     pub x: String,
     /// Rounds in which every point was measured once.
     pub rounds: usize,
     /// Whether it was ended early.
     pub interrupted: bool,
-    /// On what it was measured: what is measured ran on `culprit_cpu`, its peers on `victim_cpu` first.
+    /// The machine: the operation ran on `culprit_cpu`, its peers on `victim_cpu` first.
     pub machine: Machine,
     /// The lines of the picture.
     pub series: Vec<Series>,
-    /// What has to be known to read it, and what could not be measured.
+    /// Remarks that a reader of the result needs, and the points that could not be measured.
     pub notes: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct Curved {
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// What a figure is the cost of.
+    /// The unit whose cost a figure is.
     pub per: String,
     /// In the order of x.
     pub points: Vec<Point>,
@@ -52,22 +52,22 @@ pub struct Series {
 /// One point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Where.
+    /// The value of x.
     pub x: u64,
-    /// The middle of the rounds' medians, ns.
+    /// The median of the rounds' medians, ns.
     pub p50: f64,
     /// The 99th percentile of all operations, ns, to three digits. Only where at least 100 lie beyond, and where
     /// operations were timed one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<u64>,
-    /// Where the middle of the rounds' medians lies with 95 % certainty; unknown with fewer than six rounds.
+    /// The interval that holds the median of the rounds' medians with 95 % certainty; unknown with fewer than six rounds.
     pub ci95: (Option<f64>, Option<f64>),
-    /// Times.
+    /// The number of times.
     pub n: u64,
 }
 
 impl Curved {
-    /// Of what was measured.
+    /// Sums up a measured curve.
     #[must_use]
     pub fn new(curve: &Curve, place: &Place, machine: Machine, measured: &Measured) -> Self {
         let mut notes = (curve.notes)(place);
@@ -102,7 +102,7 @@ impl Curved {
     }
 }
 
-/// Parts of the same name together, in the order in which names come first.
+/// Joins parts of the same name, in the order in which names come first.
 fn series(measured: &Measured) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     for part in &measured.parts {
@@ -140,7 +140,7 @@ fn point(x: u64, times: &Times, sample: Sample) -> Point {
     }
 }
 
-/// Times that must lie beyond a percentile for it to be told.
+/// A percentile is published only if so many times lie beyond it.
 const BEYOND: u64 = 100;
 
 /// The 99th percentile, where enough times lie beyond it.
@@ -149,7 +149,7 @@ fn p99(all: &BTreeMap<u64, u64>) -> Option<u64> {
     if total < BEYOND * 100 {
         return None;
     }
-    // rounded up, so that at least 99 of 100 lie at or below it
+    // The rank is rounded up, so that at least 99 of 100 times lie at or below it.
     let rank = total - total / 100;
     let mut seen = 0;
     all.iter()
@@ -173,7 +173,7 @@ fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     }
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    // P(no heads), as a logarithm: 2^-n is no number any more from n = 1075 on
+    // P(no heads) is kept as a logarithm: 2^-n is too small for a number from n = 1075 on.
     let mut chance = -(n as f64) * std::f64::consts::LN_2;
     let mut below = chance.exp();
     let mut k = 0;

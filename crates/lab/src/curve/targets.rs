@@ -13,7 +13,8 @@ pub(super) const CURVE: Curve = Curve {
     wants: &[],
     parts: |place| {
         let others = place.others.len();
-        // A process for each point, or a CPU would be noted for the address space that has slept since another point.
+        // Every point has a process, or the kernel would still note a CPU for the address space that has slept since another
+        // point.
         steps(others)
             .into_iter()
             .flat_map(|n| {
@@ -68,7 +69,7 @@ impl Bench for OnePage {
     }
 }
 
-/// Up to 8 all of them, then powers of two, and the last: every point is a process with as many threads.
+/// All numbers up to 8, then powers of two, and the last: every point is a process with as many threads.
 fn steps(others: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (0..=others.min(8)).collect();
     let doubled = std::iter::successors(Some(16_usize), |n| n.checked_mul(2));

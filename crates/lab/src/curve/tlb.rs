@@ -1,5 +1,5 @@
-//! Loads that depend on each other, by the number of pages that they go through: what a TLB that is too small costs,
-//! together with what page walks and caches cost, which nothing but the CPU's counters could tell apart.
+//! Loads that depend on each other, by the number of pages that they go through: the cost of a TLB that is too small, together
+//! with that of page walks and caches, which only the CPU's counters could tell apart.
 
 use std::io;
 
@@ -41,7 +41,7 @@ const MOST: u64 = 65_536;
 /// Turns of 16 loads in one sample, so that reading the counter is nothing beside them.
 const TURNS: u64 = 256;
 
-/// Powers of two, as far as two areas of so many pages are no more than a quarter of the memory.
+/// Powers of two, as long as two areas of so many pages are no more than a quarter of the memory.
 fn pages(memory: u64) -> Vec<u64> {
     let fits = |pages: &u64| *pages == FEWEST || 2 * pages * PAGE as u64 <= memory / 4;
     std::iter::successors(Some(FEWEST), |n| Some(n * 2))
@@ -83,7 +83,7 @@ impl Bench for Chase {
     fn batch(&mut self, x: u64, batch: &mut Batch) -> io::Result<()> {
         let lines = usize::try_from(x).map_err(io::Error::other)?;
         let first = walk::chain(&self.area, self.lay, lines, &mut self.rng);
-        // once around, so that what is in the caches and the TLB is this chain and not how it was written
+        // Goes around once, so that caches and TLB hold this chain as it is followed and not as it was written.
         // SAFETY: the area lives as long as this, and the chain is written anew in the next batch only.
         let mut at = unsafe { walk::follow(first, x.div_ceil(walk::TURN)) };
         while batch.goes_on() {

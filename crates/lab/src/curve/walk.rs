@@ -8,15 +8,15 @@ use crate::memory::PAGE;
 /// The size of a cache line.
 pub(super) const LINE: usize = 64;
 
-/// Lines in a page.
+/// Cache lines in a page.
 const LINES: u64 = (PAGE / LINE) as u64;
 
 /// How lines lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lay {
-    /// One after the other: as few pages as there can be.
+    /// One line after the other: as few pages as there can be.
     Packed,
-    /// One in each page.
+    /// One line in each page.
     OneAPage,
 }
 
@@ -37,7 +37,7 @@ impl Lay {
         }
     }
 
-    /// Room for so many lines.
+    /// The bytes that so many lines take.
     pub(super) fn bytes(self, lines: usize) -> usize {
         match self {
             Self::Packed => lines * LINE,
@@ -46,8 +46,8 @@ impl Lay {
     }
 }
 
-/// For each of so many, which comes next: one circle through all of them (Sattolo, "An algorithm to generate a random
-/// cyclic permutation", 1986).
+/// The successor of each line: one cycle through all of them (Sattolo, "An algorithm to generate a random cyclic permutation",
+/// 1986).
 fn circle(lines: usize, rng: &mut Rng) -> Vec<usize> {
     let mut next: Vec<usize> = (0..lines).collect();
     for last in (1..lines).rev() {
@@ -56,7 +56,7 @@ fn circle(lines: usize, rng: &mut Rng) -> Vec<usize> {
     next
 }
 
-/// Writes a circle through the first so many lines of an area, and returns the first of them.
+/// Writes a cycle through the first so many lines of an area, and returns the first of them.
 pub(super) fn chain(area: &Area, lay: Lay, lines: usize, rng: &mut Rng) -> *mut u8 {
     let lines = lines.max(1);
     assert!(

@@ -1,7 +1,7 @@
-//! The worker of one part, and what it is told: a line of JSON an order, a line of JSON an answer.
+//! The worker of one part, and its orders: a line of JSON an order, a line of JSON an answer.
 //!
-//! A process of its own, with one thread unless its part wants peers. It ends when stdin does, when its parent dies
-//! and when an order takes too long; its loops end by the time stamp counter.
+//! It is a process of its own, with one thread unless its part wants peers. It ends when stdin does, when its parent dies and
+//! when an order takes too long; its loops end by the time stamp counter.
 
 use std::io::{self, BufRead, Write};
 
@@ -13,7 +13,7 @@ use crate::pin;
 use crate::protocol::{receive, send};
 use crate::signals;
 
-/// From the lab.
+/// An order of the lab to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Order {
@@ -27,7 +27,7 @@ pub(super) enum Order {
     Batch { x: u64, ns: u64 },
 }
 
-/// To the lab.
+/// An answer of a worker to the lab.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
@@ -39,15 +39,15 @@ pub(super) enum Answer {
     Failed(String),
 }
 
-/// An order that takes longer ends the worker, seconds. The longest are a gigabyte that is written and freed, and a
-/// setup that writes some hundred megabytes.
+/// An order that takes longer ends the worker. The longest are a gigabyte that is written and freed, and a setup that writes some
+/// hundred megabytes.
 pub(super) const LONGEST: u32 = 60;
 
 /// Works until there are no more orders.
 ///
 /// # Errors
 ///
-/// If the lab has gone, or said what nobody understands.
+/// If the lab has gone, or an order can't be read.
 pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
     signals::of_a_worker()?;
     let mut batch = Batch::new();
@@ -79,7 +79,7 @@ fn ready(curve: &str, part: usize, place: &Place) -> io::Result<Box<dyn Bench>> 
     let part = parts
         .get(part)
         .ok_or_else(|| io::Error::other(format!("{} has no part {part}", curve.name)))?;
-    // what is prepared is prepared where it is measured
+    // The bench prepares its memory on the CPU where it measures.
     pin::to(&[place.cpu])?;
     (part.prepare)(place)
 }

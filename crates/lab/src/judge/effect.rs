@@ -1,4 +1,4 @@
-//! One arm against its control: the rules by which a word is said.
+//! One arm against its control: the rules of a verdict.
 
 use std::fmt::Write as _;
 
@@ -6,15 +6,15 @@ use quell_stats::Difference;
 
 use super::Verdict;
 use super::measure::differ;
+use crate::arm::{FEWEST, Mode};
 use crate::attribute::Attributed;
-use crate::experiment::{Invalid, operations};
 use crate::mechanism::Timing;
-use crate::protocol::Mode;
+use crate::round::{Invalid, operations};
 
-/// What is known of one arm against another.
+/// One arm compared with its control.
 #[derive(Clone, Debug)]
 pub struct Effect {
-    /// The word.
+    /// The verdict.
     pub verdict: Verdict,
     /// Why, in one sentence.
     pub why: String,
@@ -24,41 +24,38 @@ pub struct Effect {
     pub events: u64,
 }
 
-/// An arm, its control, and how they were made.
+/// An arm, its control, and their conditions.
 pub(super) struct Asked<'a> {
     /// Blocks of the control, a round each.
     pub(super) control: &'a [&'a Attributed],
-    /// Those of the arm, of the same rounds.
+    /// Blocks of the arm, of the same rounds.
     pub(super) arm: &'a [&'a Attributed],
-    /// What the victim did.
+    /// Whether the victim spun or slept.
     pub(super) mode: Mode,
     /// When the culprit worked.
     pub(super) timing: Timing,
-    /// Rounds that were made, valid or not.
+    /// All rounds, valid or not.
     pub(super) rounds: usize,
-    /// Why most of those that don't count don't.
+    /// The most frequent reason of blocks that don't count.
     pub(super) invalid: Option<Invalid>,
 }
 
-/// Valid rounds before anything is said.
-pub(crate) const FEWEST: usize = 6;
-
-/// Operations without which "not shown" would only mean that nobody looked, where they don't take this long together.
+/// With fewer operations "not shown" would only mean that nobody looked, unless they take `BUSY_ENOUGH_NS` together.
 const FEWEST_OPS: u64 = 100;
 
-/// Time of operations that is enough, however few they are, ns.
+/// Time of operations that is enough, however few they are.
 const BUSY_NS: u64 = 250_000_000;
 
 /// Events below which a difference is not a claim: with a handful, one burst decides.
 const FEWEST_EVENTS: u64 = 20;
 
-/// The least effect that is called one, ppm: a microsecond a second.
+/// The least effect that is called one: a microsecond a second.
 const LEAST_PPM: f64 = 1.0;
 
-/// "Not shown" takes an interval that ends below this, ppm.
+/// "Not shown" takes an interval that ends below this.
 const NEGLIGIBLE_PPM: f64 = 100.0;
 
-/// The same where one operation is done in a block, ns of it: of so long a block 100 ppm would be a long time.
+/// The same where a block has one operation, as a time of it: of so long a block 100 ppm would be a long time.
 const NEGLIGIBLE_NS: f64 = 10_000.0;
 
 /// The share of rounds in which the effect must have its sign.
@@ -68,7 +65,7 @@ const LEAST_SIGNS: f64 = 0.9;
 /// other, and no stall is to be believed.
 const LEAST_MATCHED: f64 = 0.9;
 
-/// Judges an arm.
+/// Judges an arm against its control.
 pub(super) fn effect(asked: &Asked<'_>) -> Effect {
     let arm = asked.arm;
     let sum = |of: fn(&Attributed) -> u64| arm.iter().map(|b| of(b)).sum::<u64>();
@@ -109,7 +106,7 @@ fn few_rounds(valid: usize, asked: &Asked<'_>) -> (Verdict, String) {
 fn fewest_ops(timing: Timing) -> u64 {
     match timing {
         Timing::Repeated | Timing::Slow { .. } => FEWEST_OPS,
-        // one a block
+        // There is one operation a block.
         Timing::Once { .. } => FEWEST as u64,
     }
 }
@@ -141,7 +138,7 @@ fn spinning(asked: &Asked<'_>, stall: &Difference, ops: u64, events: u64) -> (Ve
         if events >= fewest_events && signs {
             return (Verdict::Shown, text);
         }
-        // It is there, and too little was seen of it: never "not shown".
+        // There is an effect, and too little was seen of it: never "not shown".
         let lacks = if signs {
             format!("it takes {fewest_events} shootdowns or faults, and there were {events}")
         } else {
@@ -180,7 +177,7 @@ fn spinning(asked: &Asked<'_>, stall: &Difference, ops: u64, events: u64) -> (Ve
     (Verdict::TooNoisy, why)
 }
 
-/// A number in a sentence: one that is not small without digits behind the point.
+/// A number in a sentence; only a small one has a digit behind the point.
 fn ppm(n: f64) -> String {
     if n != 0.0 && n.abs() < 10.0 {
         format!("{n:.1}")
@@ -189,7 +186,7 @@ fn ppm(n: f64) -> String {
     }
 }
 
-/// Of a victim that sleeps nothing but the shootdowns that reach its CPU can be told.
+/// Of a victim that sleeps only the shootdowns that reach its CPU can be counted.
 fn asleep(ops: u64, events: u64, fewest_ops: u64) -> (Verdict, String) {
     /// Where shootdowns reach a CPU at all, they do for about every operation.
     const HALF: u64 = 2;

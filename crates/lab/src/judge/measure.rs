@@ -1,10 +1,10 @@
-//! What of a block is compared, each as one number.
+//! The figures of a block that are compared, each as one number.
 
 use quell_stats::{Difference, median, paired_difference};
 
 use crate::attribute::{Attributed, ppm};
 
-/// The seed of the intervals, so that the same rounds always say the same.
+/// The seed of the intervals, so that the same rounds always give the same ones.
 const SEED: u64 = 5;
 
 pub(super) fn differ(
@@ -20,14 +20,14 @@ pub(super) fn differ(
     paired_difference(&pairs, SEED)
 }
 
-/// All stall but for what other threads took, ppm.
+/// All stall but for the time that other threads took, ppm.
 pub(super) fn all_ppm(block: &Attributed) -> f64 {
     let gaps: u64 = block.gaps.iter().map(|t| t.gap.ns).sum();
     ppm(gaps.saturating_sub(block.away_ns), block.ran_ns())
 }
 
-/// Stall in gaps that are too short for another thread to have run, ppm of all time: without the probe nobody says
-/// which those are.
+/// Stall in gaps that are too short for another thread to have run, ppm of all time: without the probe nobody can tell which
+/// those are.
 pub(super) fn short_ppm(block: &Attributed) -> f64 {
     const SHORT_NS: u64 = 100_000;
     let gaps = block.gaps.iter().map(|t| t.gap.ns);
@@ -41,7 +41,7 @@ pub(super) fn short_ppm(block: &Attributed) -> f64 {
     ppm(short, (block.end_ns - block.begin_ns).saturating_sub(long))
 }
 
-/// The middle of the lengths of the culprit's gaps, ns: a few long ones, of a fault that waits for a disk, make the mean.
+/// The median length of the culprit's gaps, ns: a few long ones, of a fault that waits for a disk, would dominate the mean.
 pub(super) fn event_median(blocks: &[&Attributed]) -> Option<f64> {
     let gaps: Vec<f64> = blocks
         .iter()

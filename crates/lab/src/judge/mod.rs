@@ -1,9 +1,9 @@
-//! What the rounds say: shown, not shown, or too noisy to tell.
+//! Judges the rounds: shown, not shown, or too noisy to tell.
 //!
-//! A stall is claimed by what carries the culprit's name: gaps that hold a shootdown of its process, or a fault of
-//! the victim's own where the mechanism makes faults. Other tenants of the machine make gaps too, shootdowns and
-//! faults; those are in the tables, but can't make a verdict. Sham and real blocks of one round are compared, so that
-//! what changes slowly cancels.
+//! A stall is claimed by the events that carry the culprit's name: gaps that hold a shootdown of its process, or a fault of the
+//! victim's own where the mechanism makes faults. Other tenants of the machine make gaps too, shootdowns and faults; those are in
+//! the tables, but can't make a verdict. Sham and real blocks of one round are compared, so that slow changes of the machine
+//! cancel.
 
 mod effect;
 mod measure;
@@ -12,34 +12,33 @@ mod when;
 use quell_stats::Difference;
 use serde::{Deserialize, Serialize};
 
+use crate::arm::{Arm, Mode};
 use crate::attribute::Attributed;
-use crate::block::Arm;
-use crate::experiment::{Invalid, Round, block_of, counts, operations};
 use crate::mechanism::Mechanism;
 use crate::params::Params;
-use crate::protocol::Mode;
+use crate::round::{Invalid, Round, block_of, counts, operations};
 
+pub(crate) use effect::Effect;
 use effect::{Asked, effect};
-pub(crate) use effect::{Effect, FEWEST};
 use measure::{all_ppm, differ, event_median, short_ppm};
 pub(crate) use when::next_look;
 
-/// The word for an experiment.
+/// The answer of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The mechanism stalls the victim on this machine.
     Shown,
-    /// It was looked for well enough, and is not there.
+    /// Enough was measured, and there is no effect.
     NotShown,
-    /// This can't be told here and now.
+    /// This machine is too noisy for an answer now.
     TooNoisy,
     /// Too few rounds fitted into the time that was given.
     TooShort,
 }
 
 impl Verdict {
-    /// As in JSON.
+    /// The name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,7 +56,7 @@ impl Verdict {
     }
 }
 
-/// What is known of an experiment.
+/// The verdicts and figures of an experiment.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// Real against sham.
@@ -66,12 +65,11 @@ pub struct Judgement {
     pub sham: Effect,
     /// Time in all gaps, whatever their cause, but for those in which another thread ran: real less sham, ppm.
     pub all_ppm: Difference,
-    /// The same, sham less idle: what the culprit does to anybody.
+    /// The same, sham less idle: the culprit's effect on other address spaces.
     pub sham_all_ppm: Difference,
-    /// Time in gaps that are too short for another thread to have run, untraced less traced: what watching costs the
-    /// victim.
+    /// Time in gaps that are too short for another thread to have run, untraced less traced: the cost of watching for the victim.
     pub untraced_ppm: Difference,
-    /// Shootdowns at the victim for one operation; nothing where there was none.
+    /// Shootdowns at the victim for one operation; none where there was no operation.
     pub shootdowns_per_op: Option<f64>,
     /// Faults of the victim that the mechanism makes, for one operation.
     pub faults_per_op: Option<f64>,
@@ -81,11 +79,11 @@ pub struct Judgement {
     pub gap_p50_ns: Option<f64>,
     /// The share of shootdowns at the victim that lie in one of its gaps.
     pub matched: Option<f64>,
-    /// What was expected of them.
+    /// The number that the kernel's code predicts.
     pub expected_per_op: Option<f64>,
 }
 
-/// Judges what there is so far.
+/// Judges the rounds that there are so far.
 #[must_use]
 pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round]) -> Judgement {
     let valid: Vec<&Round> = rounds.iter().filter(|round| counts(round)).collect();
@@ -102,9 +100,9 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
     let share = |n: u64, of: u64| (of > 0).then(|| n as f64 / of as f64);
     let every =
         [&idle, &sham, &real].map(|blocks| (sum(blocks, |b| b.matched), sum(blocks, |b| b.hits)));
-    // A number that is known is held against the operations that the victim was there for. Elsewhere those would be
-    // the odd ones: what a kernel thread does falls beside the operation that asked for it, and a victim that faults
-    // waits for what the culprit holds (mmap_lock in fork, pages under write-back in msync).
+    // A predicted number is compared with the operations during which the victim had its CPU. Elsewhere those would be untypical:
+    // the work of a kernel thread falls beside the operation that asked for it, and a victim that faults waits for locks of the
+    // culprit (mmap_lock in fork, pages under write-back in msync).
     let (of_ops, hits, faults) = if expected_per_op.is_some() && mechanism.daemons.is_empty() {
         (
             ops,
@@ -130,7 +128,7 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
     };
     let sham_effect = asked(&idle, &sham);
     let mut real_effect = asked(&sham, &real);
-    // where both are stalled alike their difference is nothing, which says nothing of the mechanism either
+    // Where both are stalled alike their difference is nothing, which says nothing of the mechanism either.
     if real_effect.verdict.is_answer() && sham_effect.verdict == Verdict::Shown {
         real_effect.verdict = Verdict::TooNoisy;
         real_effect.why = format!(
@@ -159,14 +157,14 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
     }
 }
 
-/// Why most blocks that don't count don't.
+/// The most frequent reason of blocks that don't count.
 fn most_often(rounds: &[Round]) -> Option<Invalid> {
     let all: Vec<Invalid> = rounds.iter().flatten().filter_map(|m| m.invalid).collect();
     let times = |why: &Invalid| all.iter().filter(|w| *w == why).count();
     all.iter().copied().max_by_key(times)
 }
 
-/// Rounds whose real and untraced blocks both count.
+/// The cost of watching, from rounds whose real and untraced blocks both count.
 fn untraced(valid: &[&Round]) -> Difference {
     let both = valid
         .iter()

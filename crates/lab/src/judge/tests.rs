@@ -5,8 +5,8 @@ use quell_stats::Rng;
 use super::*;
 use crate::attribute::{Class, Told};
 use crate::block::Gap;
-use crate::experiment::{Invalid, Measured};
 use crate::mechanism::find;
+use crate::round::{Invalid, Measured};
 
 /// A block of a tenth of a second with so many stalls of 2 µs, caused or not.
 fn block(arm: Arm, stalls: u64, caused: bool, ops: u64) -> Measured {

@@ -1,18 +1,18 @@
-//! How many rounds it takes: planned from the scatter of those that were made, and looked at only then. Who looks at an
-//! interval after every round, and stops when it looks good, prints "95 %" and has less.
+//! The number of rounds: it is planned from the scatter of those that were made, and the interval is looked at only then. Looking
+//! after every round, and stopping when the interval looks good, would print "95 %" and have less.
 
 use super::{Judgement, Verdict};
 
 /// Rounds before the first look.
 const FIRST: usize = 8;
 
-/// Rounds after which more change little: the interval gets narrower by the square root only.
+/// More rounds change little: the interval gets narrower by the square root only.
 const MOST: usize = 256;
 
 /// The width of the interval that is wanted, as a share of the effect.
 const WIDTH: f64 = 0.2;
 
-/// After how many rounds to look next; nothing where what is known is enough, or more would not help.
+/// The number of rounds at which to look next; none where the verdict stands, or more rounds would not help.
 #[must_use]
 pub(crate) fn next_look(rounds: usize, judgement: Option<&Judgement>) -> Option<usize> {
     let Some(judgement) = judgement else {
@@ -24,12 +24,12 @@ pub(crate) fn next_look(rounds: usize, judgement: Option<&Judgement>) -> Option<
     let wanted = match judgement.real.verdict {
         Verdict::Shown => {
             let ppm = &judgement.real.stall_ppm;
-            // as the width goes with the square root
+            // The number grows with the square of the width.
             let factor = ((ppm.ci95.1 - ppm.ci95.0) / (WIDTH * ppm.difference)).powi(2);
             if factor <= 1.0 && judgement.sham.verdict.is_answer() {
                 return None;
             }
-            // Of four times as many nobody knows enough yet, and a little more is not worth a look of its own.
+            // A plan for more than four times as many would rest on too little, and a little more is not worth a look of its own.
             rounds as f64 * factor.clamp(1.5, 4.0)
         }
         Verdict::NotShown if judgement.sham.verdict.is_answer() => return None,

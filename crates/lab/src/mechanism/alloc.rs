@@ -1,8 +1,8 @@
-//! malloc and free of the process's own: glibc's, or what is preloaded in its place. What free shoots depends on what
-//! the allocator keeps. glibc maps a chunk of 128 KiB and more on its own at first; when such a one is freed it
-//! raises that bound, up to 32 MiB, and takes the next from the heap, which it trims when more than twice the bound
-//! is free at its end (malloc/malloc.c: free(), M_MMAP_THRESHOLD). So one such chunk at a time shoots once and never again; several
-//! that are freed in a row are trimmed, and all beyond 32 MiB are unmapped each time.
+//! malloc and free of the process's own: glibc's, or those of a preloaded allocator. Whether free causes shootdowns depends on
+//! the memory that the allocator keeps. glibc maps a chunk of 128 KiB and more on its own at first; when such a one is freed it
+//! raises that bound, up to 32 MiB, and takes the next from the heap, which it trims when more than twice the bound is free at
+//! its end (malloc/malloc.c: free(), M_MMAP_THRESHOLD). So one such chunk at a time causes a shootdown once and never again;
+//! several that are freed in a row are trimmed, and all beyond 32 MiB are unmapped each time.
 
 use std::ffi::c_void;
 use std::io;
@@ -41,7 +41,7 @@ pub(super) const ALLOC_FREE: Mechanism = Mechanism {
         }))
     },
     takes: |params| {
-        // a chunk has its own first page at least
+        // A chunk has at least a first page of its own.
         let chunk = params.get("bytes").max(PAGE as u64);
         Takes::held(chunk.saturating_mul(params.get("chunks")))
     },
@@ -68,7 +68,7 @@ impl AllocFree {
 
 impl Culprit for AllocFree {
     fn before(&mut self) -> io::Result<()> {
-        // of one before that failed half-way
+        // An operation before this one may have failed half-way.
         self.free();
         for _ in 0..self.most {
             // SAFETY: any size may be asked for.
@@ -76,7 +76,7 @@ impl Culprit for AllocFree {
             if chunk.is_null() {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
-            // room was made for all of them, so that nothing else is allocated
+            // There is room for all of them, so that nothing else is allocated.
             self.chunks.push(chunk);
             for at in (0..self.bytes).step_by(PAGE) {
                 // SAFETY: within the chunk.

@@ -1,5 +1,5 @@
-//! brk: what malloc grows and shrinks the heap with. To shrink it is a munmap of its end (mm/mmap.c: brk()), so one
-//! flush; to grow it flushes nothing.
+//! brk: malloc grows and shrinks the heap by it. To shrink it is a munmap of its end (mm/mmap.c: brk()), so one flush; to grow it
+//! flushes nothing.
 
 use std::io;
 
@@ -32,7 +32,7 @@ struct Brk {
     end: usize,
 }
 
-/// Moves the heap's end, and says where it is: where it was, if the kernel refuses (brk(2), the system call).
+/// Moves the heap's end, and returns it: the old end, if the kernel refuses (brk(2), the system call).
 fn set(end: usize) -> io::Result<usize> {
     // SAFETY: 0 moves nothing; others are only asked to go to where the heap ended, and beyond that and back, and
     // nobody else moves it meanwhile, see `leave_the_heap_alone`.
@@ -40,16 +40,15 @@ fn set(end: usize) -> io::Result<usize> {
     usize::try_from(now).map_err(io::Error::other)
 }
 
-/// Has malloc neither grow nor shrink the heap from here on. It would not notice that the end was moved, and give out
-/// what is taken away again. Of the two threads of a worker the culprit allocates nothing during an operation; the
-/// victim's has an arena of its own, but may free what the culprit's allocated, which trims the heap, or use the
-/// heap where arenas are limited (mallopt(3), M_ARENA_MAX). So: never trim, and have more left than both will ever
-/// ask for.
+/// Has malloc neither grow nor shrink the heap from here on. It would not notice that the end was moved, and would hand out
+/// memory that is taken away again. Of the two threads of a worker the culprit allocates nothing during an operation; the
+/// victim's has an arena of its own, but may free memory that the culprit's allocated, which trims the heap, or use the heap
+/// where arenas are limited (mallopt(3), M_ARENA_MAX). So malloc never trims, and has more left than both will ever ask for.
 fn leave_the_heap_alone() {
     #[cfg(target_env = "gnu")]
     {
         const LEFT: i32 = 16 << 20;
-        // less than what malloc maps on its own (M_MMAP_THRESHOLD, 128 KiB)
+        // Less than the size that malloc maps on its own (M_MMAP_THRESHOLD, 128 KiB).
         const CHUNK: usize = 64 << 10;
         // SAFETY: mallopt takes any numbers; each chunk is freed once, and nothing else is done with it.
         unsafe {
@@ -57,7 +56,7 @@ fn leave_the_heap_alone() {
             libc::mallopt(libc::M_TOP_PAD, LEFT);
             let before = libc::syscall(libc::SYS_brk, 0);
             let mut chunks = Vec::new();
-            // until the heap was grown once, by that much more than was asked for
+            // Ends when the heap was grown once, by that much more than was asked for.
             while libc::syscall(libc::SYS_brk, 0) == before && chunks.len() < 64 {
                 chunks.push(libc::malloc(CHUNK));
             }

@@ -23,10 +23,10 @@ pub(super) const COLLAPSE: Mechanism = Mechanism {
     ..DEFAULT
 };
 
-/// Of include/uapi/asm-generic/mman-common.h.
+/// The number in include/uapi/asm-generic/mman-common.h.
 const MADV_COLLAPSE: i32 = 25;
 
-/// How often it is tried, while something has a page in hand.
+/// A collapse is tried so often, for a page may be in use for a moment.
 const TRIES: usize = 8;
 
 struct Collapse {
@@ -43,7 +43,8 @@ impl Collapse {
 
 impl Culprit for Collapse {
     fn before(&mut self) -> io::Result<()> {
-        // a huge page of which a part goes is mapped by small ones from then on, of which the new one is another
+        // A huge page of which a part goes is mapped by small ones from then on, and the page that takes the place of that part
+        // is another.
         self.place.advise(PAGE, libc::MADV_DONTNEED)?;
         self.place.touch();
         Ok(())
@@ -54,7 +55,7 @@ impl Culprit for Collapse {
         for _ in 0..TRIES {
             last = self.place.advise(HUGE, MADV_COLLAPSE);
             match &last {
-                // no huge page at once, or a page that is in use: worth another try (madvise(2))
+                // There is no huge page at once, or a page is in use: both are worth another try (madvise(2)).
                 Err(err)
                     if matches!(
                         err.raw_os_error(),

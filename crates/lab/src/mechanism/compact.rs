@@ -1,7 +1,7 @@
-//! Compaction: pages are moved together so that what is free lies together. Up to 32 pages are unmapped and flushed
-//! at a time (mm/compaction.c: COMPACT_CLUSTER_MAX, mm/migrate.c: migrate_pages_batch()). It takes the pages of every
-//! process, whoever asks. So nothing that an operation scattered is left when it is done: the sham would move what lies
-//! in the victim's address space, or the victim's what is the sham's, and each would have the other's shootdowns.
+//! Compaction: pages are moved together so that free memory lies together. Up to 32 pages are unmapped and flushed at a time
+//! (mm/compaction.c: COMPACT_CLUSTER_MAX, mm/migrate.c: migrate_pages_batch()). It takes the pages of every process, whoever
+//! asks. So no page that an operation scattered is left when it is done: the sham would move pages of the victim's address space,
+//! or the victim's process those of the sham, and each would have the other's shootdowns.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -58,14 +58,14 @@ struct Compact {
 
 impl Culprit for Compact {
     fn before(&mut self) -> io::Result<()> {
-        // of a block that failed: not beside what comes now
+        // The pages of a block that failed go first, so that they don't lie beside the new ones.
         self.left = None;
         let left = Mapping::anonymous(self.bytes)?;
         let freed = Mapping::anonymous(self.bytes)?;
         for mapping in [&left, &freed] {
             let _ = mapping.advise(self.bytes, libc::MADV_NOHUGEPAGE);
         }
-        // one of each in turn, so that they lie in memory in turn
+        // Both mappings are touched page by page in turn, so that their pages lie in memory in turn.
         for at in (0..self.bytes).step_by(PAGE) {
             for mapping in [&left, &freed] {
                 // SAFETY: within the mapping.

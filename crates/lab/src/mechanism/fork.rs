@@ -15,7 +15,7 @@ pub(super) const FORK: Mechanism = Mechanism {
     params: &[pages(256, 1 << 16)],
     expects: |_| None,
     takes: |params| Takes {
-        // what the victim writes while a child has it is copied
+        // A page that the victim writes while a child shares it is copied.
         once: in_pages(params.get("pages")),
         ..Takes::plain(params)
     },

@@ -1,6 +1,6 @@
-//! khugepaged: it goes over what was advised to be huge, and makes one huge page of 512 small ones by itself
-//! (mm/khugepaged.c: khugepaged_do_scan(), collapse_huge_page()). As with MADV_COLLAPSE it is a flush for each huge page,
-//! but one that a kernel thread asks for, when it likes; it looks every ten seconds by default.
+//! khugepaged: it goes over memory that was advised to be huge, and makes one huge page of 512 small ones by itself
+//! (mm/khugepaged.c: khugepaged_do_scan(), collapse_huge_page()). As with MADV_COLLAPSE it is a flush for each huge page, but one
+//! that a kernel thread asks for, when it likes; it looks every ten seconds by default.
 
 use std::fs;
 use std::io;
@@ -44,10 +44,10 @@ pub(super) const KHUGEPAGED: Mechanism = Mechanism {
     ..DEFAULT
 };
 
-/// For how long khugepaged may not come round: it goes over the memory of others too.
+/// The longest time that khugepaged may need to come round: it goes over the memory of others too.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two looks at what it has done: short against its pause, and the CPU is free for it.
+/// Time between two looks at the pages: short against khugepaged's pause, and long enough that the CPU is free for it.
 const NAP: Duration = Duration::from_micros(500);
 
 struct Khugepaged {
@@ -58,7 +58,7 @@ struct Khugepaged {
 impl Khugepaged {
     fn new(bytes: usize) -> io::Result<Self> {
         let mapping = Mapping::aligned(bytes, HUGE)?;
-        // small pages first, or the first fault would give a huge one
+        // Small pages come first, or the first fault would give a huge one.
         mapping.advise(bytes, libc::MADV_NOHUGEPAGE)?;
         mapping.touch();
         mapping.advise(bytes, libc::MADV_HUGEPAGE)?;
@@ -95,7 +95,8 @@ impl Khugepaged {
 impl Culprit for Khugepaged {
     fn before(&mut self) -> io::Result<()> {
         for at in (0..self.mapping.bytes()).step_by(HUGE) {
-            // a huge page of which one goes is mapped by small ones from then on, of which the new one is another
+            // A huge page of which one small page goes is mapped by small ones from then on, and the page that takes its place is
+            // another.
             self.mapping.advise_page(at, libc::MADV_DONTNEED)?;
         }
         self.mapping.touch();

@@ -19,7 +19,7 @@ pub(super) const KSM: Mechanism = Mechanism {
         name: "pages",
         about: "equal pages",
         default: 64,
-        // one more is never written, and a page that KSM shares has 256 places at most (max_page_sharing)
+        // One more page is never written, and a page that KSM shares has 256 places at most (max_page_sharing).
         range: (1, 250),
     }],
     expects: |_| None,
@@ -34,10 +34,10 @@ pub(super) const KSM: Mechanism = Mechanism {
     ..DEFAULT
 };
 
-/// For how long ksmd may not come round.
+/// The longest time that ksmd may need to come round.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two looks at what it has done: short against its pause, and the CPU is free for it.
+/// Time between two looks at the pages: short against ksmd's pause, and long enough that the CPU is free for it.
 const NAP: Duration = Duration::from_micros(500);
 
 struct Ksm {
@@ -52,7 +52,7 @@ impl Ksm {
     fn new(bytes: usize) -> io::Result<Self> {
         let mapping = Mapping::anonymous(bytes + 2 * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        // equal to no page of another process, or the sham would be merged with the victim's
+        // They are equal to no page of another process, or the sham would be merged with the victim's.
         let mine = u64::from(std::process::id()) << 32 | 0x7175_656c;
         for at in (0..mapping.bytes()).step_by(PAGE) {
             // SAFETY: within the mapping, and aligned to a page.
@@ -87,7 +87,7 @@ impl Ksm {
 impl Culprit for Ksm {
     fn operate(&mut self) -> io::Result<()> {
         for at in (0..self.again).step_by(PAGE) {
-            // what is there already, so that they are equal still
+            // Writes the byte that is there already, so that the pages stay equal.
             // SAFETY: within the mapping.
             unsafe { self.mapping.start().add(at + PAGE - 1).write_volatile(0) };
         }

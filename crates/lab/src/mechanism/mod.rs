@@ -1,4 +1,4 @@
-//! One file a mechanism: what the culprit repeats, and what is known of it.
+//! The mechanisms, one file each: the operation that the culprit repeats, and the facts that are known of it.
 
 mod alloc;
 mod brk;
@@ -28,27 +28,25 @@ mod untouched;
 use std::io;
 use std::time::Duration;
 
-use crate::block::Arm;
-use crate::judge::FEWEST;
+use crate::arm::{Arm, FEWEST, Mode};
 use crate::params::{Param, Params};
-use crate::protocol::Mode;
 use crate::room::Takes;
 use crate::victim::Touch;
 
 /// One way to stall others.
 #[derive(Debug)]
 pub struct Mechanism {
-    /// As it is written on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What the culprit repeats, in one sentence.
+    /// The operation that the culprit repeats, in one sentence.
     pub about: &'static str,
-    /// What can be changed.
+    /// The parameters that a user may set.
     pub params: &'static [Param],
     /// Shootdowns that reach a victim for one operation, where that is a whole number by the kernel's code.
     pub expects: fn(&Params) -> Option<f64>,
-    /// Whether all that it flushes leaves the page tables where they are. Then a CPU that idles is not asked: it looks when
-    /// it goes on whether it must flush (arch/x86/mm/tlb.c: should_flush_tlb()). Who frees page tables asks it too, once:
-    /// it leaves the address space then.
+    /// Whether its flushes leave the page tables where they are. Then a CPU that idles is not asked: it looks when it goes on
+    /// whether it must flush (arch/x86/mm/tlb.c: should_flush_tlb()). A mechanism that frees page tables asks it too, once: it
+    /// leaves the address space then.
     pub keeps_tables: bool,
     /// Whether the victim faults where it comes to pages that the mechanism has protected, moved or taken away. Other
     /// faults of the victim are not the culprit's.
@@ -57,19 +55,18 @@ pub struct Mechanism {
     pub prepare: fn(&Params) -> io::Result<Box<dyn Culprit>>,
     /// The memory and the disk that it takes with these parameters, by all of them together.
     pub takes: fn(&Params) -> Takes,
-    /// The kernel threads that shoot on its behalf, by the beginnings of their names.
+    /// The kernel threads that cause shootdowns on its behalf, by the beginnings of their names.
     pub daemons: &'static [&'static str],
-    /// What of the system the lab sets up for it, and takes back.
+    /// System settings that the lab turns on for it, and takes back.
     pub needs: &'static [Need],
     /// When the culprit works.
     pub timing: Timing,
-    /// The document whose experiment it is.
+    /// The document that describes the same experiment.
     pub seed: Option<&'static seed::Seed>,
-    /// What of the system is turned on for blocks with the culprit beside the victim and off for all others, where the
-    /// kernel would do it to the victim's process without the culprit too. What it was before is for who sets up the
-    /// needs to take back.
+    /// A system setting that is turned on for blocks with the culprit beside the victim and off for all others, where the kernel
+    /// would do the same to the victim's process without the culprit too. Whoever sets up the needs takes the setting back.
     pub switch: Option<fn(bool) -> io::Result<()>>,
-    /// What it takes that this machine may lack, once that is set up: why not, in words.
+    /// A requirement that this machine lacks once the needs are set up: the reason, in words.
     pub lacks: fn() -> Option<String>,
 }
 
@@ -80,20 +77,20 @@ pub enum Timing {
     Repeated,
     /// The same, in blocks so long that a kernel thread or a timer comes round in each.
     Slow {
-        /// So long is a block, ms.
+        /// The length of a block, ms.
         block_ms: u64,
     },
     /// Once in a block, so that there is a before and an after.
     Once {
-        /// So long after the block begins, ms.
+        /// The time from the begin of the block to the operation, ms.
         after_ms: u64,
-        /// So long is a block, ms.
+        /// The length of a block, ms.
         block_ms: u64,
     },
 }
 
 impl Timing {
-    /// How long a block must be, whatever is asked for.
+    /// The length that a block must have, whatever the options say.
     #[must_use]
     pub fn block(self) -> Option<Duration> {
         match self {
@@ -104,16 +101,16 @@ impl Timing {
         }
     }
 
-    /// What as many rounds take as something is said after; nothing where that is below any budget.
+    /// The time that the fewest rounds before a verdict take; none where that is below any budget.
     #[must_use]
     pub fn least_budget(self) -> Option<Duration> {
-        // those before which nothing is said, and one that does not count
+        // The rounds before any verdict, and one more for one that does not count.
         let blocks = u32::try_from((FEWEST + 1) * Arm::ALL.len()).unwrap_or(u32::MAX);
         self.block().map(|block| block.saturating_mul(blocks))
     }
 }
 
-/// What of the system a mechanism needs.
+/// A system setting that a mechanism needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Somewhere to swap to: where there is nothing, a compressed device in memory (zram).
@@ -127,7 +124,7 @@ pub enum Need {
 }
 
 impl Mechanism {
-    /// The same for a victim that spins or sleeps.
+    /// The predicted number for a victim that spins or sleeps.
     #[must_use]
     pub fn expected(&self, params: &Params, mode: Mode) -> Option<f64> {
         let spins = (self.expects)(params);
@@ -139,9 +136,9 @@ impl Mechanism {
     }
 }
 
-/// What repeats an operation.
+/// A thing that repeats an operation.
 pub trait Culprit: Send {
-    /// What must be done before a block begins, with the culprit about to work in it.
+    /// Prepares a block in which the culprit is about to work.
     ///
     /// # Errors
     ///
@@ -150,7 +147,7 @@ pub trait Culprit: Send {
         Ok(())
     }
 
-    /// What must be done before an operation and is no part of it.
+    /// Prepares the next operation; this time is no part of it.
     ///
     /// # Errors
     ///
@@ -159,14 +156,14 @@ pub trait Culprit: Send {
         Ok(())
     }
 
-    /// The operation.
+    /// Does the operation.
     ///
     /// # Errors
     ///
     /// The kernel's.
     fn operate(&mut self) -> io::Result<()>;
 
-    /// What must be done after it and is no part of it.
+    /// Cleans up after an operation; this time is no part of it.
     ///
     /// # Errors
     ///
@@ -175,8 +172,8 @@ pub trait Culprit: Send {
         Ok(())
     }
 
-    /// Has the culprit's other threads, if it has any, run on these CPUs, of which the first is its own and none the
-    /// victim's. What has to be known of where they run, in words.
+    /// Has the culprit's other threads, if it has any, run on these CPUs, of which the first is its own and none the victim's.
+    /// Returns a remark on where they run, if a reader needs one.
     ///
     /// # Errors
     ///
@@ -197,12 +194,12 @@ pub trait Culprit: Send {
     }
 }
 
-/// Nothing is lacking.
+/// Says that this machine lacks nothing.
 fn nothing() -> Option<String> {
     None
 }
 
-/// What a mechanism starts from.
+/// The values that a mechanism starts from.
 const DEFAULT: Mechanism = Mechanism {
     name: "",
     about: "",
@@ -224,7 +221,7 @@ const DEFAULT: Mechanism = Mechanism {
 /// 10,000 (mm/mmu_gather.c: MAX_GATHER_BATCH_COUNT).
 const GATHERED: u64 = 8192;
 
-/// Pages that an operation is about.
+/// The parameter for the pages of an operation.
 const fn pages(default: u64, most: u64) -> Param {
     Param {
         name: "pages",
@@ -234,7 +231,7 @@ const fn pages(default: u64, most: u64) -> Param {
     }
 }
 
-/// All of them, in the order in which they are listed and run.
+/// All mechanisms, in the order in which they are listed and run.
 pub static ALL: &[Mechanism] = &[
     untouched::UNTOUCHED,
     dontneed::DONTNEED,

@@ -1,9 +1,8 @@
-//! mprotect, there and back. A call gathers what it changes and flushes once at its end (mm/mprotect.c:
-//! change_protection_range(), tlb_finish_mmu()), if an entry changed in a way that needs it (pte_flags_need_flush() in
-//! arch/x86/include/asm/tlbflush.h, Linux 6.1): the right to write does, in both directions; the right to read when it
-//! is taken, and not when it is given, for what is not present is in no TLB. A page that is this process's alone gets
-//! its right to write back at once and not at the next fault (can_change_pte_writable()), whether it was written in
-//! between or not.
+//! mprotect, there and back. A call gathers its changes and flushes once at its end (mm/mprotect.c: change_protection_range(),
+//! tlb_finish_mmu()), if an entry changed in a way that needs it (pte_flags_need_flush() in arch/x86/include/asm/tlbflush.h,
+//! Linux 6.1): the right to write does, in both directions; the right to read when it is taken, and not when it is given, for a
+//! page that is not present is in no TLB. A page that is this process's alone gets its right to write back at once and not at the
+//! next fault (can_change_pte_writable()), whether it was written in between or not.
 
 use std::io;
 

@@ -41,7 +41,7 @@ impl Culprit for Mremap {
         let from = in_one_table(self.bytes)?;
         from.touch();
         self.from = Some(from);
-        // never touched, so that to replace it flushes nothing
+        // The target is never touched, so that to replace it flushes nothing.
         self.to = Some(in_one_table(self.bytes)?);
         Ok(())
     }

@@ -23,7 +23,7 @@ pub(super) const MSYNC: Mechanism = Mechanism {
         Ok(Box::new(Msync { written }))
     },
     takes: |params| Takes::file(in_pages(params.get("pages"))),
-    // a worker of the file system writes on behalf of whoever asked
+    // A worker of the file system writes on behalf of the caller.
     daemons: &["kworker"],
     ..DEFAULT
 };
@@ -32,7 +32,7 @@ struct Msync {
     written: Written,
 }
 
-/// A mapping of such a file.
+/// A mapping of a file on a disk, all of it written.
 pub(super) struct Written {
     file: File,
     mapping: Mapping,
@@ -47,7 +47,7 @@ impl Written {
     }
 }
 
-/// Of the file, as databases do it.
+/// It writes the file back by its descriptor, as databases do.
 impl Culprit for Written {
     fn operate(&mut self) -> io::Result<()> {
         self.file.sync_data()
@@ -61,7 +61,7 @@ impl Culprit for Written {
 impl Culprit for Msync {
     fn operate(&mut self) -> io::Result<()> {
         let mapping = &self.written.mapping;
-        // SAFETY: the mapping is there with that length; what it holds is not changed.
+        // SAFETY: the mapping is there with that length; its contents are not changed.
         if unsafe { libc::msync(mapping.start().cast(), mapping.bytes(), libc::MS_SYNC) } != 0 {
             return Err(io::Error::last_os_error());
         }

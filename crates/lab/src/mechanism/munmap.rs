@@ -51,7 +51,7 @@ impl Munmap {
         Self { bytes, huge, next }
     }
 
-    /// What madvise(2) is told of such memory. EINVAL where the kernel has no huge pages: then they are small.
+    /// The advice for such memory. madvise(2) says EINVAL where the kernel has no huge pages: then the pages are small.
     pub(super) fn advice(huge: bool) -> i32 {
         if huge {
             libc::MADV_HUGEPAGE
@@ -63,7 +63,7 @@ impl Munmap {
 
 impl Culprit for Munmap {
     fn before(&mut self) -> io::Result<()> {
-        // of a block that failed: not beside what comes now
+        // The memory of a block that failed goes first, so that it does not lie beside the new one.
         self.next = None;
         let mapping = if self.huge {
             Mapping::aligned(self.bytes, HUGE)?

@@ -1,8 +1,8 @@
-//! Pages that change their node: by request (move_pages), also to a slower tier of memory, which is what reclaim does
-//! there where it would swap (mm/vmscan.c: demote_folio_list(), by the same migrate_pages()), or because the kernel has found out by faults where they
-//! are used (NUMA balancing). To find that out it takes all rights away from some of the process now and then,
-//! with a flush (kernel/sched/fair.c: task_numa_work(), mm/mempolicy.c: change_prot_numa()). A page that moves is
-//! unmapped, and what is unmapped of a batch is flushed at once (mm/migrate.c: migrate_pages_batch(), 512 pages).
+//! Pages that change their node: by request (move_pages), also to a slower tier of memory, as reclaim does there where it would
+//! swap (mm/vmscan.c: demote_folio_list(), by the same migrate_pages()), or because the kernel has found out by faults where they
+//! are used (NUMA balancing). To find that out it takes all rights away from some of the process now and then, with a flush
+//! (kernel/sched/fair.c: task_numa_work(), mm/mempolicy.c: change_prot_numa()). A page that moves is unmapped, and the unmapped
+//! pages of a batch are flushed at once (mm/migrate.c: migrate_pages_batch(), 512 pages).
 
 use std::ffi::c_void;
 use std::fs;
@@ -64,9 +64,9 @@ pub(super) const BALANCING: Mechanism = Mechanism {
         Ok(Box::new(Balanced { mapping }))
     },
     needs: &[super::Need::NumaBalancing],
-    // it looks once a second of a thread's time at most (kernel/sched/fair.c: task_tick_numa())
+    // The kernel looks once a second of a thread's time at most (kernel/sched/fair.c: task_tick_numa()).
     timing: Timing::Slow { block_ms: 3000 },
-    // A process is looked through whichever of its threads runs: with it on, a victim alone would be too.
+    // A process is scanned whichever of its threads runs: with balancing on, a victim alone would be too.
     switch: Some(system::turn_numa_balancing),
     lacks: one_node,
     ..DEFAULT
@@ -78,7 +78,7 @@ fn nodes() -> Vec<u32> {
     quell_host::cpus::list(text.trim()).unwrap_or_default()
 }
 
-/// Where the tiers of memory are told (Linux 6.1), the faster the lower its number.
+/// The folder where the kernel lists the tiers of memory (Linux 6.1), the faster the lower its number.
 const TIERS: &str = "/sys/devices/virtual/memory_tiering";
 
 /// The nodes with memory of each tier, the fastest first.
@@ -110,12 +110,12 @@ fn one_node() -> Option<String> {
     (nodes().len() < 2).then(|| "one NUMA node".to_owned())
 }
 
-/// Of include/uapi/linux/mempolicy.h: the pages that nobody else maps.
+/// The flag of include/uapi/linux/mempolicy.h for pages that nobody else maps.
 const MPOL_MF_MOVE: i32 = 1 << 1;
 
 struct Move {
     mapping: Mapping,
-    /// The pages' addresses, as numbers, and where each shall go, and where it is.
+    /// The addresses of the pages, as numbers; the node that each shall go to; and the node where each is.
     pages: Vec<usize>,
     to: Vec<i32>,
     status: Vec<i32>,
@@ -124,7 +124,7 @@ struct Move {
 }
 
 impl Move {
-    /// From one of the nodes to the next.
+    /// Moves them from one of the nodes to the next.
     fn new(pages: usize, nodes: Vec<u32>) -> io::Result<Self> {
         let mapping = Mapping::anonymous(pages * PAGE)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
@@ -138,7 +138,7 @@ impl Move {
             nodes,
             next: 0,
         };
-        // all on one node, whichever they began on
+        // This brings all of them to one node, whichever they began on.
         new.operate()?;
         Ok(new)
     }
@@ -184,8 +184,8 @@ struct Balanced {
 
 impl Culprit for Balanced {
     fn operate(&mut self) -> io::Result<()> {
-        // The kernel looks when a thread has used its CPU for long enough. Should all clocks stand still, it is a
-        // hundred times over the pages.
+        // The kernel looks when a thread has used its CPU for long enough. Should all clocks stand still, it ends after a hundred
+        // times over the pages.
         let until = Instant::now() + Duration::from_millis(1);
         for _ in 0..100 {
             self.mapping.touch();

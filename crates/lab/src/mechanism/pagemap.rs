@@ -1,5 +1,4 @@
-//! What the kernel says of the pages of a mapping: /proc/self/pagemap, 64 bits a page
-//! (Documentation/admin-guide/mm/pagemap.rst).
+//! The kernel's words on the pages of a mapping: /proc/self/pagemap, 64 bits a page (Documentation/admin-guide/mm/pagemap.rst).
 
 use std::fs::File;
 use std::io;
@@ -11,11 +10,11 @@ use crate::memory::{Mapping, PAGE};
 pub(super) struct Pagemap {
     file: File,
     from: u64,
-    /// Read into, so that reading allocates nothing.
+    /// A buffer that is kept, so that reading allocates nothing.
     entries: Vec<u8>,
 }
 
-/// One page.
+/// The entry of one page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry(u64);
 
@@ -28,7 +27,7 @@ impl Pagemap {
         })
     }
 
-    /// What is said of them now.
+    /// The entries as they are now.
     pub(super) fn read(&mut self) -> io::Result<impl Iterator<Item = Entry>> {
         self.file.read_exact_at(&mut self.entries, self.from)?;
         Ok(self
@@ -43,13 +42,13 @@ impl Entry {
         self.0 & (1 << 55) != 0
     }
 
-    /// Where it lies in memory, if it is there and the kernel says so (CAP_SYS_ADMIN).
+    /// Its frame in physical memory, if it is present and the kernel says so (CAP_SYS_ADMIN).
     pub(super) fn frame(self) -> Option<u64> {
         let frame = self.0 & ((1 << 55) - 1);
         (self.0 & (1 << 63) != 0 && frame != 0).then_some(frame)
     }
 
-    /// In memory, and mapped at more than one place.
+    /// Whether it is present, and mapped at more than one place.
     pub(super) fn is_shared(self) -> bool {
         let (present, exclusive) = (self.0 & (1 << 63) != 0, self.0 & (1 << 56) != 0);
         present && !exclusive

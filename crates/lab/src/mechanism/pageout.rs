@@ -44,7 +44,7 @@ pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
         Param {
             name: "dirty",
             about: "1: the file was just written, so that its pages stay in the page cache; 0: they are read again",
-            // else most of an operation is the disk's, and the victim waits for it and not for the mechanism
+            // Otherwise most of an operation is the disk's, and the victim waits for it and not for the mechanism.
             default: 1,
             range: (0, 1),
         },
@@ -75,7 +75,7 @@ struct ReclaimFile {
 impl Culprit for ReclaimFile {
     fn before(&mut self) -> io::Result<()> {
         if self.dirty {
-            // a byte a page, by a call and not by the mapping, whose pages stay as they are
+            // A byte a page is written by a call and not by the mapping, whose pages stay as they are.
             for at in (0..self.mapping.bytes()).step_by(PAGE) {
                 self.file.write_all_at(b"q", at as u64)?;
             }

@@ -1,23 +1,22 @@
-//! Where a mapping lies: what is done once a page table (2 MB of addresses) is done twice where a mapping lies across
+//! Where a mapping lies: an operation of one step a page table (2 MB of addresses) takes two steps where a mapping lies across
 //! the border of two, and then the number of shootdowns is another.
 
 use std::io;
 
 use crate::memory::{HUGE, Mapping, PAGE};
 
-/// A mapping of so many bytes within one page table, where it is no longer than half of one; a longer one lies
-/// wherever it does.
+/// A mapping of so many bytes within one page table, where it is no longer than half of one; a longer one may lie anywhere.
 pub(super) fn in_one_table(bytes: usize) -> io::Result<Mapping> {
     within(bytes, || Mapping::anonymous(bytes))
 }
 
-/// The same, made by `make`.
+/// The same for a mapping that `make` makes.
 pub(super) fn within(
     bytes: usize,
     mut make: impl FnMut() -> io::Result<Mapping>,
 ) -> io::Result<Mapping> {
     // The kernel places downwards, so the next lies below the border that this one lies across (mm/vma.c:
-    // unmapped_area_topdown()). Those that are in the way are unmapped untouched, which shoots nothing.
+    // unmapped_area_topdown()). Those that are in the way are unmapped untouched, which causes no shootdown.
     let mut in_the_way = Vec::new();
     loop {
         let mapping = make()?;
@@ -28,16 +27,16 @@ pub(super) fn within(
     }
 }
 
-/// In how many page tables its first so many bytes lie.
+/// The number of page tables in which its first so many bytes lie.
 fn tables(mapping: &Mapping, bytes: usize) -> usize {
     let start = mapping.start().addr();
     (start + bytes.max(1) - 1) / HUGE - start / HUGE + 1
 }
 
-/// Pages up to which [`in_one_table`] keeps its word.
+/// Up to so many pages [`map_in_one_table`] keeps its promise.
 pub(super) const ONE_TABLE: u64 = (HUGE / PAGE / 2) as u64;
 
-/// A mapping with a huge page's worth of addresses in it, where a huge page may lie.
+/// A mapping that has room for one huge page at the right alignment.
 #[derive(Debug)]
 pub(super) struct Aligned {
     mapping: Mapping,
@@ -66,7 +65,7 @@ impl Aligned {
 
     /// Advises the kernel about its first so many bytes.
     pub(super) fn advise(&self, bytes: usize, advice: i32) -> io::Result<()> {
-        // SAFETY: within the mapping; advice changes what its pages hold at most, and nobody relies on that.
+        // SAFETY: within the mapping; advice changes at most the contents of its pages, and nobody relies on those.
         let ret = unsafe { libc::madvise(self.start().cast(), bytes.min(HUGE), advice) };
         if ret == 0 {
             Ok(())

@@ -1,7 +1,7 @@
-//! Experiments of others, with their own parameters, and their figures beside what is measured here.
+//! Experiments of others, with their own parameters, and their figures beside those that are measured here.
 //!
-//! The documents are those that the project began with: "TLB shootdowns" of bitcharmer (github.com/bitcharmer/
-//! tlb_shootdowns), "Latency implications of virtual memory" of Erik Rigtorp (rigtorp.se/virtual-memory).
+//! The documents are those that the project began with: "TLB shootdowns" of bitcharmer (github.com/bitcharmer/tlb_shootdowns),
+//! "Latency implications of virtual memory" of Erik Rigtorp (rigtorp.se/virtual-memory).
 
 use std::io;
 
@@ -15,12 +15,12 @@ use crate::room::Takes;
 use crate::summary::Summary;
 use crate::victim::Touch;
 
-/// What a document says of its experiment.
+/// An experiment as a document describes it.
 #[derive(Debug)]
 pub struct Seed {
     /// Its name and where it is.
     pub document: &'static str,
-    /// Its figures, and how the same is told here.
+    /// Its figures, and how the same is said here.
     pub figures: &'static [Figure],
     /// Where and why the two differ.
     pub differs: &'static str,
@@ -29,11 +29,11 @@ pub struct Seed {
 /// One figure of a document.
 #[derive(Debug)]
 pub struct Figure {
-    /// Of what.
+    /// The quantity.
     pub what: &'static str,
-    /// What the document says.
+    /// The document's words.
     pub seed: &'static str,
-    /// What was measured.
+    /// The words for the figure that was measured here.
     pub here: fn(&Summary) -> String,
 }
 
@@ -94,7 +94,7 @@ pub(super) const FREE: Mechanism = Mechanism {
     takes: |params| {
         let bytes = params.get("bytes");
         Takes {
-            // chunk A is there in the arm whose turn it is, and chunk B only at the victim, which alone touches it
+            // Chunk A exists in the arm whose turn it is, and chunk B only at the victim, which alone touches it.
             held: 0,
             once: bytes,
             victim: bytes,
@@ -105,7 +105,7 @@ pub(super) const FREE: Mechanism = Mechanism {
     prepare: |params| {
         let bytes = params.size("bytes");
         let huge = params.get("huge") == 1;
-        // nobody has touched it: only a victim does, so that the sham holds no memory for it
+        // Nobody has touched it: only a victim does, so that the sham holds no memory for it.
         let other = Mapping::anonymous(bytes)?;
         let _ = other.advise(bytes, Munmap::advice(huge));
         Ok(Box::new(Free {

@@ -31,7 +31,7 @@ pub(super) const SOFT_DIRTY: Mechanism = Mechanism {
     },
     lacks: || match is_tracked() {
         Ok(true) => None,
-        // it flushes all the same, but makes nothing read only
+        // Such a kernel flushes all the same, but makes nothing read only.
         Ok(false) => Some("this kernel has no soft-dirty (CONFIG_MEM_SOFT_DIRTY)".to_owned()),
         Err(err) => Some(format!(
             "can't clear soft-dirty (/proc/self/clear_refs): {err}"
@@ -44,7 +44,7 @@ fn clear_refs() -> io::Result<File> {
     OpenOptions::new().write(true).open("/proc/self/clear_refs")
 }
 
-/// Whether a page that was written after it was made clean is said to be, and one that was not is not.
+/// Whether the kernel tells a page that was written since from one that was not.
 fn is_tracked() -> io::Result<bool> {
     let mapping = Mapping::anonymous(2 * PAGE)?;
     mapping.touch();
@@ -61,8 +61,7 @@ struct SoftDirty {
     _no_huge_pages: NoHugePages,
 }
 
-/// Until it is dropped, the kernel makes no huge page in this process (prctl(2), PR_SET_THP_DISABLE). Those that there are
-/// stay.
+/// The kernel makes no huge page in this process until this is dropped (prctl(2), PR_SET_THP_DISABLE). Present ones stay.
 struct NoHugePages {
     were_off: bool,
 }
@@ -80,7 +79,7 @@ impl NoHugePages {
 
 impl Drop for NoHugePages {
     fn drop(&mut self) {
-        // it was allowed a moment ago; and without huge pages the process runs as well
+        // It was allowed a moment ago; and without huge pages the process runs as well.
         let _ = set_huge_pages_off(self.were_off);
     }
 }

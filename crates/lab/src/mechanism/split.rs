@@ -1,7 +1,7 @@
-//! A huge page of which a part is treated otherwise than the rest: from then on it is mapped by 512 small entries and no
-//! longer by one, and what the TLB holds of the one is flushed (mm/huge_memory.c: __split_huge_pmd_locked()). A border
-//! between two mappings within it is enough (mm/vma.c: split_vma()), and is the split alone; madvise(MADV_DONTNEED) and
-//! mprotect of a part then flush that part too. The page itself stays whole until memory is short.
+//! A huge page of which a part is treated otherwise than the rest: from then on it is mapped by 512 small entries and no longer
+//! by one, and the TLB's copy of the one is flushed (mm/huge_memory.c: __split_huge_pmd_locked()). A border between two mappings
+//! within it is enough (mm/vma.c: split_vma()), and is the split alone; madvise(MADV_DONTNEED) and mprotect of a part then flush
+//! that part too. The page itself stays whole until memory is short.
 
 use std::fs;
 use std::io;
@@ -64,7 +64,7 @@ fn split_so_far() -> io::Result<u64> {
 
 impl Culprit for Split {
     fn before(&mut self) -> io::Result<()> {
-        // What was split stays so until it is unmapped: the page table stands where the huge page would.
+        // A huge page that was split stays so until it is unmapped: the page table stands in its place.
         self.page = None;
         let page = Mapping::aligned(HUGE, HUGE)?;
         page.advise(HUGE, libc::MADV_HUGEPAGE)?;

@@ -34,7 +34,7 @@ fn expects(params: &Params) -> Option<f64> {
     Some((params.get("threads") * params.get("times")) as f64)
 }
 
-/// Each has its pages once, and goes through them as often as it is told.
+/// Each thread has its pages once, and goes through them `times` times.
 fn takes(params: &Params) -> Takes {
     let held = in_pages(params.get("pages").max(1)).saturating_mul(params.get("threads"));
     Takes {
@@ -101,7 +101,7 @@ struct Shared {
 }
 
 impl Team {
-    /// Each does what `make` makes for it, so often an operation.
+    /// Each thread does the job that `make` makes for it, `times` times an operation.
     fn start<J>(params: &Params, make: impl Fn() -> io::Result<J>) -> io::Result<Self>
     where
         J: FnMut() -> io::Result<()> + Send + 'static,
@@ -125,7 +125,7 @@ impl Team {
             let (send, receive) = std::sync::mpsc::channel::<J>();
             let (say, told) = std::sync::mpsc::channel();
             let of_all = Arc::clone(&shared);
-            // it runs where its creator does, affinity is inherited, until it is told where
+            // A thread runs where its creator does, since affinity is inherited, until `spread_threads` moves it.
             others.push(thread::Builder::new().spawn(move || {
                 if say.send(gettid()).is_err() {
                     return;
@@ -174,7 +174,7 @@ impl Shared {
     }
 }
 
-/// What becomes of so many threads on so many CPUs.
+/// A remark where there are fewer CPUs than threads.
 fn note(threads: usize, cpus: usize) -> Option<String> {
     match cpus {
         _ if cpus >= threads => None,
@@ -187,7 +187,7 @@ fn note(threads: usize, cpus: usize) -> Option<String> {
 
 impl Culprit for Team {
     fn spread(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
-        // the first is where the culprit's own thread runs
+        // The first CPU is where the culprit's own thread runs.
         for (tid, cpu) in self.tids.iter().zip(cpus.iter().cycle().skip(1)) {
             pin::thread(*tid, &[*cpu])?;
         }
@@ -210,7 +210,7 @@ impl Drop for Team {
         self.shared.over.store(true, Ordering::Relaxed);
         self.shared.begin.wait();
         for thread in self.others.drain(..) {
-            // one that has panicked has ended too
+            // A thread that has panicked has ended too.
             let _ = thread.join();
         }
     }

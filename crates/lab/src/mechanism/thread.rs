@@ -11,11 +11,11 @@ use super::{Culprit, DEFAULT, Mechanism, pages};
 use crate::memory::PAGE;
 use crate::params::Param;
 
-/// What glibc keeps of stacks, bytes: stack_cache_maxsize.
+/// The stacks that glibc keeps, bytes: stack_cache_maxsize.
 const KEPT: u64 = 40 << 20;
 
-/// Pages at the top of a stack that glibc does not give back: PTHREAD_STACK_MIN, and what it has in use itself. With
-/// fewer used there is nothing to give back.
+/// Pages at the top of a stack that glibc does not give back: PTHREAD_STACK_MIN, and the pages that it uses itself. With fewer
+/// used there is nothing to give back.
 const TOP: u64 = 8;
 
 pub(super) const THREAD_EXIT: Mechanism = Mechanism {
@@ -52,7 +52,7 @@ struct ThreadExit {
     stack: usize,
 }
 
-/// Uses so many pages of the stack: a frame of a page and a little each.
+/// Uses so many pages of the stack: each frame takes a page and a little more.
 #[inline(never)]
 fn use_stack(pages: usize) {
     let mut frame = [0_u8; PAGE];
@@ -60,14 +60,14 @@ fn use_stack(pages: usize) {
     if pages > 1 {
         use_stack(pages - 1);
     }
-    // used after the call, so that the frame stays
+    // The frame is used after the call, so that it stays.
     black_box(&mut frame);
 }
 
 impl Culprit for ThreadExit {
     fn operate(&mut self) -> io::Result<()> {
         let pages = self.pages;
-        // it runs where its creator does: affinity is inherited
+        // The thread runs where its creator does: affinity is inherited.
         let thread = thread::Builder::new()
             .stack_size(self.stack)
             .spawn(move || use_stack(pages))?;

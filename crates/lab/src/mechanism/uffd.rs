@@ -1,6 +1,6 @@
-//! userfaultfd write protection: how a live migration and a snapshot find out what is written. Both ways change a
-//! right of present pages, and are flushed (mm/userfaultfd.c: uffd_wp_range(), mm/mprotect.c: change_pte_range(),
-//! pte_needs_flush() in arch/x86/include/asm/tlbflush.h). Nobody writes meanwhile, so that nobody need answer.
+//! userfaultfd write protection: a live migration and a snapshot find out by it which pages are written. Both ways change a right
+//! of present pages, and are flushed (mm/userfaultfd.c: uffd_wp_range(), mm/mprotect.c: change_pte_range(), pte_needs_flush() in
+//! arch/x86/include/asm/tlbflush.h). Nobody writes meanwhile, so that nobody need answer.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -69,7 +69,7 @@ const REGISTER: libc::c_ulong = iowr::<Register>(0);
 const WRITEPROTECT: libc::c_ulong = iowr::<WriteProtect>(6);
 
 struct Protected {
-    // closed before the mapping goes, which ends all protection
+    // It is closed before the mapping goes, which ends all protection.
     fd: OwnedFd,
     mapping: Mapping,
 }
@@ -84,7 +84,7 @@ fn open() -> io::Result<OwnedFd> {
             _ => Err(io::Error::last_os_error()),
         }
     };
-    // before Linux 5.11 there is no such flag
+    // Linux before 5.11 has no such flag.
     with(USER_MODE_ONLY).or_else(|_| with(0))
 }
 
@@ -147,7 +147,7 @@ impl Culprit for Protected {
 
     fn operate(&mut self) -> io::Result<()> {
         let protected = self.protect(WRITEPROTECT_MODE_WP);
-        // also where that failed half-way: nobody answers the fault of who writes what is protected
+        // The protection goes also where the first call failed half-way: nobody would answer the fault of a write.
         let freed = self.protect(0);
         protected.and(freed)
     }

@@ -1,5 +1,5 @@
-//! The negative control: a mapping that nobody has touched has no page tables, so nothing to flush (mm/mmap.c:
-//! unmap_region() gathers no page, and tlb_finish_mmu() flushes only what was gathered).
+//! The negative control: a mapping that nobody has touched has no page tables, so nothing to flush (mm/mmap.c: unmap_region()
+//! gathers no page, and tlb_finish_mmu() flushes gathered pages only).
 
 use std::io;
 

@@ -1,11 +1,11 @@
-//! What blocks are summed up to: the lengths of turns, their percentiles, and the block that a picture shows.
+//! The sums of blocks: the lengths of turns, their percentiles, and the block that a picture shows.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::attribute::{Attributed, Class};
 
-/// Percentiles that are told where there are samples enough.
+/// Percentiles that are published where there are enough samples.
 const PERCENTILES: [(&str, f64); 6] = [
     ("p50", 0.5),
     ("p90", 0.9),
@@ -15,13 +15,13 @@ const PERCENTILES: [(&str, f64); 6] = [
     ("p99999", 0.99999),
 ];
 
-/// Turns that must lie beyond a percentile for it to be told.
+/// A percentile is published only if so many turns lie beyond it.
 const BEYOND: f64 = 100.0;
 
-/// Gaps and operations of a timeline.
+/// Bound of the gaps and of the operations of a timeline.
 const TIMELINE: usize = 4000;
 
-/// Lengths of turns and how many, over all blocks: gaps are turns too, but for those in which another thread ran.
+/// The lengths of turns and their number, over all blocks: gaps are turns too, but for those in which another thread ran.
 pub(super) fn turns(blocks: &[&Attributed]) -> BTreeMap<u64, u64> {
     let mut turns: BTreeMap<u64, u64> = BTreeMap::new();
     for block in blocks {
@@ -56,7 +56,7 @@ pub(super) fn percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Lengths to two digits, so that a histogram has some hundred bars.
+/// Rounds lengths down to two digits, so that a histogram has some hundred bars.
 pub(super) fn rounded(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
     let mut out: BTreeMap<u64, u64> = BTreeMap::new();
     for (ns, n) in turns {
@@ -72,15 +72,15 @@ pub(super) fn rounded(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
 pub(super) struct Timeline {
     /// Begin and length of each gap, its class, whether the culprit caused it.
     pub(super) gaps: Vec<(u64, u64, Class, bool)>,
-    /// How many gaps the block had, where those that are kept were chosen among all of them.
+    /// The number of gaps of the block, where those that are kept were chosen among all of them.
     pub(super) of: Option<u64>,
     /// Begin and end of each operation.
     pub(super) ops: Vec<(u64, u64)>,
 }
 
-/// The gaps and operations of the block whose stall is the middle one: as it was, not the best. Of too many the first
-/// are kept. Where the whole block has to be seen, for all that happens is one operation somewhere in it, the culprit's
-/// gaps are kept, and of the others the longest.
+/// The gaps and operations of the block whose stall is the median: a typical one, not the best. Of too many the first are kept.
+/// Where the whole block has to be seen, because its one operation lies somewhere in it, the culprit's gaps are kept, and of the
+/// others the longest.
 pub(super) fn timeline(blocks: &[&Attributed], whole: bool) -> Timeline {
     let mut by_stall: Vec<&&Attributed> = blocks.iter().collect();
     by_stall.sort_by_key(|b| b.caused_ns());

@@ -1,6 +1,6 @@
-//! What an experiment needs of the system, set up by a process of its own that takes it back when its stdin ends:
-//! after the experiment, after Ctrl-C, and after the lab was killed. Should that process be killed, the lab does it, which was
-//! told how.
+//! The system settings that an experiment needs, set up by a process of its own that takes them back when its stdin ends: after
+//! the experiment, after Ctrl-C, and after the lab was killed. Should that process be killed, the lab takes them back by the
+//! steps that it was sent.
 
 mod setting;
 mod swap;
@@ -18,23 +18,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::mechanism::Need;
 
-/// A system that is set up, until it is taken back.
+/// Settings that are set up, until they are taken back.
 #[derive(Debug)]
 pub struct Guarded {
     child: Child,
     stdin: Option<ChildStdin>,
     told: BufReader<ChildStdout>,
-    /// What takes it back, should the child not live to do it.
+    /// The steps that take the settings back, should the child not live to do it.
     undo: Vec<Undo>,
 }
 
 impl Guarded {
-    /// Has it set up by this command, which must call [`guard`] with the words of `needs`; nothing where nothing is
+    /// Has them set up by this command, which must call [`guard_settings`] with the words of `needs`; none where nothing is
     /// needed.
     ///
     /// # Errors
     ///
-    /// What could not be set up, in words, and what is left of it, if anything is.
+    /// The setting that failed, in words, and the settings that are left, if any are.
     pub fn set_up(command: &mut Command, needs: &[Need]) -> io::Result<Option<Self>> {
         let missing: Vec<&Need> = needs.iter().filter(|n| !n.is_there()).collect();
         if missing.is_empty() {
@@ -68,17 +68,17 @@ impl Guarded {
         }
     }
 
-    /// Has it taken back, and waits for that, which takes as long as it takes.
+    /// Has them taken back, and waits for that without a bound.
     ///
     /// # Errors
     ///
-    /// What could not be taken back, with the commands that do it.
+    /// The settings that could not be taken back, with the commands that do it.
     pub fn take_back(mut self) -> io::Result<()> {
         self.end()
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // the end of its stdin is what it waits for
+        // The child waits for the end of its stdin.
         if self.stdin.take().is_none() {
             return Ok(());
         }
@@ -87,7 +87,8 @@ impl Guarded {
         let status = self.child.wait()?;
         match said.trim_end() {
             "" if status.success() => Ok(()),
-            // it was killed, or nobody knows; what it has taken back already is there a second time at most
+            // The child was killed, or failed without a word. Settings that it has taken back already are written a second time
+            // at most.
             "" => all_back(std::mem::take(&mut self.undo)),
             left => Err(io::Error::other(left.to_owned())),
         }
@@ -96,19 +97,19 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // only where something else went wrong, which says more
+        // It is dropped only where another error came first, which says more.
         let _ = self.end();
     }
 }
 
-/// Sets up what the words name, says how it is taken back or why not, waits for the end of stdin, and takes it back. What could not
-/// be taken back is said on stdout, and is false.
+/// Sets up the needs that the words name, prints the steps that take them back or why it failed, waits for the end of stdin, and
+/// takes them back. Settings that could not be taken back are printed on stdout, and it returns false.
 ///
 /// # Errors
 ///
 /// The same where nobody reads stdout.
 pub fn guard(words: &[String]) -> io::Result<bool> {
-    // Ctrl-C goes to every process of the terminal: this one must outlive it
+    // Ctrl-C goes to every process of the terminal: this one must outlive it.
     rustix::process::setsid()?;
     let mut undo: Vec<Undo> = Vec::new();
     let mut failed = None;
@@ -126,7 +127,7 @@ pub fn guard(words: &[String]) -> io::Result<bool> {
         }
     }
     let mut out = io::stdout();
-    // a lab that has gone reads nothing, and then stdin has ended too
+    // A lab that has gone reads nothing, and then stdin has ended too.
     let _ = match &failed {
         None => writeln!(out, "{}", serde_json::to_string(&undo)?),
         Some(why) => writeln!(out, "{why}"),
@@ -144,7 +145,7 @@ pub fn guard(words: &[String]) -> io::Result<bool> {
     }
 }
 
-/// Takes all steps back, the last first, and says of those that could not be why, and what does it.
+/// Takes all steps back, the last first; the error has the reason and the command for each that failed.
 fn all_back(undo: Vec<Undo>) -> io::Result<()> {
     let (mut whys, mut commands) = (Vec::new(), Vec::new());
     for step in undo.into_iter().rev() {
@@ -187,18 +188,18 @@ impl Need {
             }
             Self::Ksm => setting::ksm_is_on(),
             Self::Khugepaged => setting::khugepaged_is_on(),
-            // it is turned on and off again and again, so that somebody must know what it was
+            // It is turned on and off again and again, so its old value must be kept in any case.
             Self::NumaBalancing => false,
         }
     }
 }
 
-/// What takes back one step.
+/// A step that takes back one setting.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Undo {
     RemoveZram(u32),
     SwapOff(PathBuf),
-    /// Writes this to a file, what it said before in the end.
+    /// Writes these to a file, one after the other; the last is its old value.
     Write(PathBuf, Vec<String>),
 }
 
@@ -207,7 +208,7 @@ impl Undo {
         match self {
             Self::SwapOff(device) => swap::off(device),
             Self::RemoveZram(number) => swap::remove(*number),
-            // each, whatever became of the one before
+            // Each is written, even if the one before failed.
             Self::Write(path, texts) => texts
                 .iter()
                 .map(|text| write(path, text))
@@ -215,7 +216,7 @@ impl Undo {
         }
     }
 
-    /// The same, for a shell.
+    /// The same as a command for a shell.
     fn command(&self) -> String {
         match self {
             Self::SwapOff(device) => format!("swapoff {}", device.display()),
@@ -239,7 +240,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text).map_err(|err| told("write to", path, &err))
 }
 
-/// A device that somebody looks at is busy, and udev looks at each that has changed: it lets go soon.
+/// Writes to a device that may be busy for a moment: udev opens each that has changed, and lets go soon.
 fn write_when_free(path: &Path, text: &str) -> io::Result<()> {
     const TRIES: u32 = 40;
     for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! Settings of the kernel's: files that hold a value, which is written back exactly as it was.
+//! Settings of the kernel: files that hold a value, which is written back exactly as it was.
 
 use std::fs;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use super::{Undo, told, write};
 
-/// Where KSM is set (Documentation/admin-guide/mm/ksm.rst).
+/// The folder of KSM's settings (Documentation/admin-guide/mm/ksm.rst).
 const KSM: &str = "/sys/kernel/mm/ksm";
 
-/// How ksmd is set to be quick: a round takes some ms then, where by default it looks at 5,000 pages a second.
-/// An advisor (Linux 6.8) would choose the number of pages itself and refuses to be told; `smart_scan` (Linux 6.7) would
-/// pass over pages that were not merged lately, for up to 8 rounds. Kernels before have no such files, and need none.
+/// The settings that make ksmd quick: a round takes some ms then, where by default it looks at 5,000 pages a second. An advisor
+/// (Linux 6.8) would choose the number of pages itself and refuses any other; `smart_scan` (Linux 6.7) would pass over pages that
+/// were not merged lately, for up to 8 rounds. Older kernels have no such files, and need none.
 const QUICK: [(&str, &str, bool); 4] = [
     ("advisor_mode", "none", false),
     ("pages_to_scan", "300", true),
@@ -19,11 +19,11 @@ const QUICK: [(&str, &str, bool); 4] = [
     ("smart_scan", "0", false),
 ];
 
-/// Where khugepaged is set (Documentation/admin-guide/mm/transhuge.rst).
+/// The folder of khugepaged's settings (Documentation/admin-guide/mm/transhuge.rst).
 const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 
-/// How khugepaged is set: it looks at 64 MB every ms, where by default it looks at 16 MB every ten seconds. What is set
-/// last wakes it.
+/// The settings that make khugepaged quick: it looks at 64 MB every ms, where by default it looks at 16 MB every ten seconds. The
+/// last one wakes it.
 const KHUGEPAGED_SET: [(&str, &str, bool); 3] = [
     ("pages_to_scan", "16384", true),
     ("alloc_sleep_millisecs", "1", true),
@@ -32,7 +32,7 @@ const KHUGEPAGED_SET: [(&str, &str, bool); 3] = [
 
 const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// Has ksmd run, and quickly.
+/// Has ksmd run, and makes it quick.
 pub(super) fn ksm_on(undo: &mut Vec<Undo>) -> io::Result<()> {
     ksm_on_in(Path::new(KSM), undo)
 }
@@ -42,8 +42,8 @@ fn ksm_on_in(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
     let old = read(&run)?;
     let shared = folder.join("pages_shared");
     let merged = read(&shared)?;
-    // To stop ksmd leaves merged what it has merged, of whatever process; to undo that is all or nothing. So it is
-    // started only where nothing is merged yet, and all of it is undone.
+    // To stop ksmd leaves all its merged pages merged, of whatever process; to undo that is all or nothing. So it is started only
+    // where nothing is merged yet, and all of it is undone.
     if old != "1" && merged != "0" {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
@@ -57,7 +57,7 @@ fn ksm_on_in(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
     }
     set_all(folder, &QUICK, undo)?;
     if old != "1" {
-        // 2 undoes what was merged meanwhile (Documentation/admin-guide/mm/ksm.rst)
+        // 2 undoes the merges since then (Documentation/admin-guide/mm/ksm.rst).
         let mut back = vec!["2".to_owned()];
         if old != "2" {
             back.push(old);
@@ -68,7 +68,7 @@ fn ksm_on_in(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
     Ok(())
 }
 
-/// Has khugepaged look often.
+/// Makes khugepaged quick.
 pub(super) fn khugepaged_on(undo: &mut Vec<Undo>) -> io::Result<()> {
     set_all(Path::new(KHUGEPAGED), &KHUGEPAGED_SET, undo)
 }
@@ -86,13 +86,13 @@ fn set_all(folder: &Path, values: &[Value], undo: &mut Vec<Undo>) -> io::Result<
     Ok(())
 }
 
-/// Whether ksmd runs as it would be set to.
+/// Whether ksmd runs with the settings that make it quick.
 pub(super) fn ksm_is_on() -> bool {
     let folder = Path::new(KSM);
     read(&folder.join("run")).is_ok_and(|run| run == "1") && are_set(folder, &QUICK)
 }
 
-/// The same of khugepaged.
+/// Whether khugepaged has the settings that make it quick.
 pub(super) fn khugepaged_is_on() -> bool {
     are_set(Path::new(KHUGEPAGED), &KHUGEPAGED_SET)
 }
@@ -106,9 +106,9 @@ fn are_set(folder: &Path, values: &[Value]) -> bool {
         })
 }
 
-/// Has NUMA balancing set back in the end to what it is now, for whoever turns it on and off meanwhile.
+/// Has NUMA balancing set back in the end to its present value, for a caller that turns it on and off meanwhile.
 pub(super) fn keep_numa_balancing(undo: &mut Vec<Undo>) -> io::Result<()> {
-    // one node needs none, and that is said by whoever needs it
+    // A machine of one node has no such file; the mechanism says that it lacks nodes.
     let path = Path::new(NUMA_BALANCING);
     if path.exists() {
         keep(path, undo)?;
@@ -116,7 +116,7 @@ pub(super) fn keep_numa_balancing(undo: &mut Vec<Undo>) -> io::Result<()> {
     Ok(())
 }
 
-/// Turns NUMA balancing on or off, for who has seen to it that it is set back.
+/// Turns NUMA balancing on or off, for a caller that has it set back.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ pub fn turn_numa_balancing(on: bool) -> io::Result<()> {
     write(Path::new(NUMA_BALANCING), if on { "1" } else { "0" })
 }
 
-/// Keeps what a file says, to be written back.
+/// Keeps the contents of a file, to be written back.
 fn keep(path: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
     let old = fs::read_to_string(path).map_err(|err| told("read", path, &err))?;
     undo.push(Undo::Write(
@@ -135,18 +135,18 @@ fn keep(path: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a value where there is another, and keeps what there was.
+/// Writes a value where the present one differs, and keeps the old one.
 fn set(path: &Path, value: &str, undo: &mut Vec<Undo>) -> io::Result<()> {
     let old = read(path)?;
     if old == value {
         return Ok(());
     }
-    // first, so that a write that is half done is taken back too
+    // The step is kept first, so that a write that is half done is taken back too.
     undo.push(Undo::Write(path.to_owned(), vec![old]));
     write(path, value)
 }
 
-/// What a file says; of several words the one in brackets, which is how the kernel marks the one that is chosen.
+/// The value in a file; of several words the one in brackets, which is how the kernel marks the chosen one.
 fn read(path: &Path) -> io::Result<String> {
     let text = fs::read_to_string(path).map_err(|err| told("read", path, &err))?;
     let chosen = text

@@ -1,4 +1,4 @@
-//! Somewhere to swap to: a compressed device in memory (Documentation/admin-guide/blockdev/zram.rst).
+//! Swap on a compressed device in memory (Documentation/admin-guide/blockdev/zram.rst).
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use super::{Undo, told, write, write_when_free};
 use crate::memory::PAGE;
 
-/// Size of the device that is swapped to, bytes: what is in use is compressed and counts, not this.
+/// Size of the device that is swapped to, bytes. Only its compressed contents take memory, not this.
 const SWAP_BYTES: u64 = 512 << 20;
 
-/// A new compressed device in memory, and swap on it.
+/// Makes a new compressed device in memory, and turns swap on on it.
 pub(super) fn on(undo: &mut Vec<Undo>) -> io::Result<()> {
     let control = Path::new("/sys/class/zram-control/hot_add");
     let number = fs::read_to_string(control).map_err(|err| {
@@ -76,12 +76,12 @@ pub(super) fn off(device: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What makes a device as it was when it was new.
+/// The file that resets a device to a new one.
 pub(super) fn reset(number: u32) -> PathBuf {
     PathBuf::from(format!("/sys/block/zram{number}/reset"))
 }
 
-/// Takes away the device whose number it is told.
+/// The file that removes the device whose number is written to it.
 pub(super) const HOT_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 
 /// Removes the device.

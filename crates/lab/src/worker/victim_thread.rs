@@ -1,4 +1,4 @@
-//! The victim's thread in the worker: it spins when it is told to, and is asleep in a channel between blocks.
+//! The victim's thread in the worker: it spins when it is ordered to, and is asleep in a channel between blocks.
 
 use std::io;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use crate::pin;
 use crate::victim::{Spun, Touch, Victim};
 
-/// What the victim's thread is told: for how many ticks.
+/// An order to the victim's thread.
 pub(super) enum Spell {
     Warm(Option<Touch>),
     Spin(u64),
     Sleep(Duration),
 }
 
-/// The victim's thread, between blocks asleep in a channel.
+/// The victim's thread; between blocks it is asleep in a channel.
 pub(super) struct VictimThread {
     orders: Sender<(Spell, Victim)>,
     done: Receiver<(Victim, Spun)>,
     /// The victim has touched its memory, and looks at the counter now.
     spins: Arc<AtomicBool>,
     pub(super) tid: u32,
-    /// Here between blocks.
+    /// The victim, between blocks.
     pub(super) rests: Option<Victim>,
 }
 
@@ -39,7 +39,7 @@ impl VictimThread {
             .name("quell-victim".to_owned())
             .spawn(move || {
                 let pinned = pin::to(&[cpu]).and_then(|()| {
-                    // first touches are faults of nobody's making
+                    // First touches would be faults that nobody caused.
                     if let Some(touch) = touch {
                         touch.once();
                     }
@@ -89,8 +89,8 @@ impl VictimThread {
             .map_err(|_| io::Error::other("the victim has gone"))
     }
 
-    /// Until the victim is there to be stalled, or for so long: it first touches all of its memory, which may take longer
-    /// than the culprit waits.
+    /// Waits until the victim can be stalled, or for so long: it first touches all of its memory, which may take longer than the
+    /// culprit waits.
     pub(super) fn wait_until_it_spins(&self, longest: Duration) {
         let until = Instant::now() + longest;
         while !self.spins.load(Ordering::Acquire) && Instant::now() < until {

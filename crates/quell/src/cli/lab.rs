@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use quell_lab::experiment::{BLOCK_MS, PACE_US};
 use quell_lab::params;
+use quell_lab::round::{BLOCK_MS, PACE_US};
 
 use super::lab_more::{
     AllocatorsArgs, LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs,

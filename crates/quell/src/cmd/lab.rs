@@ -4,10 +4,10 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell_lab::experiment::Options;
+use quell_lab::arm::Mode;
 use quell_lab::mechanism::{self, Mechanism};
 use quell_lab::params::Params;
-use quell_lab::protocol::Mode;
+use quell_lab::round::Options;
 use quell_lab::{system, worker};
 
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};

@@ -10,12 +10,12 @@ use std::time::Duration;
 use quell_doctor::{
     Finding, FindingStatus, HarmEvidence, Severity, SystemView, WorkloadProfile, audit_system,
 };
+use quell_lab::arm::Arm;
 use quell_lab::attribute::Class;
-use quell_lab::block::Arm;
-use quell_lab::experiment::Options;
 use quell_lab::judge::Verdict;
 use quell_lab::mechanism;
 use quell_lab::params::Params;
+use quell_lab::round::Options;
 use quell_lab::summary::Summary;
 use serde::Serialize;
 

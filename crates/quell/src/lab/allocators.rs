@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell_lab::experiment::Options;
 use quell_lab::mechanism;
 use quell_lab::params::Params;
+use quell_lab::round::Options;
 use quell_lab::summary::Summary;
 use quell_remedy::recognise_file;
 use serde::Serialize;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use quell_lab::curve::{self, Curve, Curved, Options, Place, Series};
-use quell_lab::experiment::{BLOCK_MS, PACE_US};
 use quell_lab::pin;
+use quell_lab::round::{BLOCK_MS, PACE_US};
 use quell_lab::system::Guarded;
 
 use super::surroundings::again;

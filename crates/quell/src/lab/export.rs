@@ -2,7 +2,7 @@
 
 use quell_export::influx::InfluxPoint;
 use quell_export::lab::{Gap, Timeline, Turns};
-use quell_lab::block::Arm;
+use quell_lab::arm::Arm;
 use quell_lab::judge::Verdict;
 use quell_lab::summary::{ArmSummary, EffectSummary, Summary};
 

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use quell_export::influx::{InfluxPoint, Sink, SinkTarget};
+use quell_lab::arm::Arm;
 use quell_lab::attribute::Class;
-use quell_lab::block::Arm;
-use quell_lab::experiment::Measured;
 use quell_lab::mechanism::{Mechanism, Timing};
+use quell_lab::round::Measured;
 
 use super::export::whole;
 use crate::clock::{monotonic_ns, wall_ns};
@@ -191,7 +191,7 @@ fn lines(experiment: &str, measured: &Measured, once: bool, offset: u64) -> Stri
 mod tests {
     use quell_lab::attribute::{Attributed, Told};
     use quell_lab::block::{Gap, Op};
-    use quell_lab::experiment::Invalid;
+    use quell_lab::round::Invalid;
 
     use super::*;
 

@@ -3,9 +3,10 @@
 use std::io;
 
 use quell_lab::around::Surroundings;
-use quell_lab::experiment::{self, Invalid, Options};
+use quell_lab::experiment;
 use quell_lab::mechanism::Mechanism;
 use quell_lab::params::Params;
+use quell_lab::round::{Invalid, Options};
 use quell_lab::summary::Summary;
 use quell_lab::system::Guarded;
 

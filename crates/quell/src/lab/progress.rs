@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quell_lab::experiment::Round;
 use quell_lab::judge::Judgement;
+use quell_lab::round::Round;
 
 /// A bar on a terminal; elsewhere a line when an experiment begins.
 #[derive(Debug)]

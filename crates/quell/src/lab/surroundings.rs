@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use quell_event::{Backtraces, Interruption};
 use quell_lab::around::{Surroundings, Watch};
-use quell_lab::experiment::{Measured, Round};
 use quell_lab::judge::Judgement;
 use quell_lab::process::Stop;
+use quell_lab::round::{Measured, Round};
 use quell_probe::Interruptions;
 
 use super::Progress;

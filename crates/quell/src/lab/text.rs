@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use quell_event::Backtraces;
+use quell_lab::arm::Arm;
+use quell_lab::arm::Mode;
 use quell_lab::attribute::Class;
-use quell_lab::block::Arm;
 use quell_lab::judge::Verdict;
-use quell_lab::protocol::Mode;
 use quell_lab::summary::{ArmSummary, Interval, Summary};
 use quell_lab::tsc::Counter;
 use quell_page::lab::{Beside, Figure};

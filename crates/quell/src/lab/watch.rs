@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quell_host::proc::Proc;
+use quell_lab::arm::Mode;
 use quell_lab::attribute::{Blame, Class, attribute};
 use quell_lab::process::Worker;
-use quell_lab::protocol::{Block, Mode, Role, Setup};
+use quell_lab::protocol::{Block, Role, Setup};
 use quell_lab::tsc;
 use quell_lab::watching::Watched;
 use quell_lab::{mechanism, params::Params};

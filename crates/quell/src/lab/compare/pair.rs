@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use quell_lab::block::Arm;
+use quell_lab::arm::Arm;
 use quell_lab::judge::Verdict;
 use quell_lab::summary::{Interval, Machine, Settings, Summary};
 use quell_stats::{MIN_RUNS, median, runs_apart};
