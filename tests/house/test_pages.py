@@ -1,5 +1,6 @@
 """The pages of text: their links lead somewhere, their tables can be read, and none is longer than a reader's patience."""
 
+import re
 import unittest
 
 from house import ROOT, pages
@@ -45,6 +46,14 @@ class Pages(unittest.TestCase):
         text += "```\n[g](h)\n```\n| [i](docs/how.md#no-such) | ![j](docs/none.svg) |\n[k](docs/how.md#backends)\n[l]: nowhere.md\n"
         found = [problem.split(": ", 2)[1] for problem in problems_of_links(page, text)]
         self.assertEqual(found, ["no/such.md", "#two", "docs/how.md#no-such", "docs/none.svg", "nowhere.md"])
+
+    def test_named_files_are_there(self):
+        """Check that each file or folder of the sources that a page names is there, so that nobody is sent to what was renamed."""
+        named = re.compile(r"`((?:crates|tests|scripts|bench|packaging|kernel/luf|tools|demo|fuzz)/[\w./-]+)`")
+        found = [(page.relative_to(ROOT), name) for page in pages() for name in named.findall(page.read_text())]
+        self.assertGreater(len(found), 50, "hardly a file was found: are pages still read?")
+        gone = [f"{page}: {name}" for page, name in found if not (ROOT / name).exists()]
+        self.assertEqual(gone, [], "\n".join(gone))
 
     def test_cells_can_be_read(self):
         """Check that no cell of a table has more words than a reader takes in at a look."""

@@ -5,7 +5,7 @@
 
 use quell_export::influx::InfluxPoint;
 
-use crate::figures::{BUCKET_BOUNDS_NS, HostFigures, SeriesValue};
+use crate::metric_families::{BUCKET_BOUNDS_NS, HostFigures, SeriesValue};
 
 /// The figures as lines, with the host's name on each.
 #[must_use]

@@ -13,9 +13,9 @@
 
 pub mod cgroup_names;
 pub mod config;
-pub mod figures;
 pub mod influx;
 pub mod look_back;
+pub mod metric_families;
 pub mod named_cgroups;
 pub mod openmetrics;
 pub mod otlp;

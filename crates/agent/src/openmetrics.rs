@@ -9,7 +9,9 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::figures::{BUCKET_BOUNDS_NS, HostFigures, MetricFamily, SeriesValue, TimeDistribution};
+use crate::metric_families::{
+    BUCKET_BOUNDS_NS, HostFigures, MetricFamily, SeriesValue, TimeDistribution,
+};
 
 /// The content type of the answer to a scrape.
 pub const OPENMETRICS_CONTENT_TYPE: &str =

@@ -4,7 +4,9 @@
 
 use prost::{Message, Oneof};
 
-use crate::figures::{BUCKET_BOUNDS_NS, HostFigures, MetricFamily, MetricSeries, SeriesValue};
+use crate::metric_families::{
+    BUCKET_BOUNDS_NS, HostFigures, MetricFamily, MetricSeries, SeriesValue,
+};
 
 /// The content type of a `POST` to `/v1/metrics`.
 pub const OTLP_CONTENT_TYPE: &str = "application/x-protobuf";

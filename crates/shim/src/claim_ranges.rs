@@ -178,7 +178,7 @@ impl<K: Kernel> Shim<K> {
             }
             if patience.is_over(&self.kernel) {
                 let may_write = self.locked(|table| {
-                    self.busy.give_up_earlier(range, me, turn, |gone| {
+                    self.busy.end_earlier_claims(range, me, turn, |gone| {
                         table.forget(gone, false);
                     })
                 });
@@ -197,7 +197,7 @@ impl<K: Kernel> Shim<K> {
         let me = self.kernel.thread_id();
         if self.busy.is_any_other(me) {
             self.wait_while(|| self.busy.is_any_other(me));
-            self.busy.give_up(me, |_| ());
+            self.busy.end_claims_of_others(me, |_| ());
         }
     }
 }

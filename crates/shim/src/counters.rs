@@ -1,7 +1,7 @@
 //! Counts of the library's work, readable from outside while the program runs.
 //!
-//! quell finds the symbol `quell_shim_counters` in the file and reads the process's memory
-//! (process_vm_readv(2)): no file, no descriptor, no thread in the program.
+//! quell finds the symbol `quell_shim_counters` in the file and reads the process's memory from /proc/PID/mem: no file, no
+//! descriptor, no thread in the program.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

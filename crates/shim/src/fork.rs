@@ -45,7 +45,8 @@ impl<K: Kernel> Shim<K> {
                 // Others may have changed the tables while they were copied, page by page: they are not whole, also where
                 // the lock seems free. And nobody else is at anything in the child.
                 self.turn_off();
-                self.busy.give_up(self.kernel.thread_id(), |_| ());
+                self.busy
+                    .end_claims_of_others(self.kernel.thread_id(), |_| ());
             }
             return;
         }
@@ -82,7 +83,7 @@ impl<K: Kernel> Shim<K> {
             }
         }
         // Whether the call that changed it was over, nobody knows.
-        self.busy.give_up(me, |gone| {
+        self.busy.end_claims_of_others(me, |gone| {
             table.forget(gone, false);
         });
         if self.is_leaver(me) {

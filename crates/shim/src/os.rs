@@ -467,12 +467,12 @@ unsafe impl Kernel for Linux {
 
     unsafe fn clear_used(&self, range: Range) -> usize {
         /// To look at each page takes a quarter of the time to zero it, so pages are looked at one by one only
-        /// where one of so many has nothing in it.
-        const PAGES_PER_SAMPLE: usize = 4;
+        /// where one of so many samples, spread over the range, has nothing in it. Else all count as used.
+        const MAX_SAMPLES: usize = 4;
         let pages = (range.start..range.end).step_by(PAGE);
         // SAFETY: pages of the caller's range, which nobody else uses now.
         unsafe {
-            let step = pages.len().div_ceil(PAGES_PER_SAMPLE).max(1);
+            let step = pages.len().div_ceil(MAX_SAMPLES).max(1);
             if !pages.clone().step_by(step).any(|page| is_zero(page)) {
                 self.zero(range);
                 return 0;

@@ -216,7 +216,7 @@ impl RangeClaims {
 
     /// Ends all claims of any but this thread, and hands out their ranges. With the lock, or where nobody begins any
     /// more.
-    pub(crate) fn give_up(&self, me: usize, mut forget: impl FnMut(Range)) {
+    pub(crate) fn end_claims_of_others(&self, me: usize, mut forget: impl FnMut(Range)) {
         for (n, thread) in self
             .claims_in(Range::ALL)
             .filter(|(_, thread)| *thread != me)
@@ -229,7 +229,7 @@ impl RangeClaims {
 
     /// Ends the claims in a range that have to be waited for, and are no later than this turn. Whether one may write
     /// there still. With the lock.
-    pub(crate) fn give_up_earlier(
+    pub(crate) fn end_earlier_claims(
         &self,
         range: Range,
         me: usize,

@@ -268,8 +268,11 @@ impl<K: Kernel> Shim<K> {
         off
     }
 
-    /// Looked at once more before anything is done on the table's word: whoever turned it off may map there without
-    /// looking, and has found the lock taken after that, so that its holder sees it here.
+    /// Whether the library is off. In a copy of the process that it did not see being made (a fork past the C library), it turns
+    /// itself off here, for good.
+    ///
+    /// Whoever does something on the table's word asks once more right before it: a thread that turned the library off may map there
+    /// without looking. Such a thread finds the lock taken, so that its holder sees here that it is off.
     pub(crate) fn is_off_now(&self) -> bool {
         if self.off.load(Ordering::SeqCst) {
             return true;
@@ -277,8 +280,9 @@ impl<K: Kernel> Shim<K> {
         // Other threads may have changed the tables while they were copied, or have had the lock.
         let copy = self.kernel.is_unseen_copy();
         if copy {
-            // Their threads are not in the copy.
-            self.busy.give_up(self.kernel.thread_id(), |_| ());
+            // The other threads that claimed ranges are not in the copy.
+            self.busy
+                .end_claims_of_others(self.kernel.thread_id(), |_| ());
             self.turn_off();
         }
         copy

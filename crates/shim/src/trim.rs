@@ -189,7 +189,7 @@ impl<K: Kernel> Shim<K> {
         let me = self.kernel.thread_id();
         for id in ids {
             let taken = self.locked(|table| {
-                let gone = self.go_clean(table, *id, me);
+                let gone = self.take_given_back_to_unmap(table, *id, me);
                 if gone.is_none() {
                     self.leave_mapped(table, *id);
                 }
@@ -206,7 +206,12 @@ impl<K: Kernel> Shim<K> {
 
     /// Takes from the table a leaving region that was given back. None where too many threads unmap, or it was mapped
     /// anew.
-    fn go_clean(&self, table: &mut Table, id: NodeId, me: usize) -> Option<TakenToUnmap> {
+    fn take_given_back_to_unmap(
+        &self,
+        table: &mut Table,
+        id: NodeId,
+        me: usize,
+    ) -> Option<TakenToUnmap> {
         let (place, range) = table.start_unmapping_given_back(id, me)?;
         self.unmapping[place.index()].store(me, Ordering::SeqCst);
         Some(TakenToUnmap {

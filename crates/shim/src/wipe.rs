@@ -181,7 +181,7 @@ impl<K: Kernel> Shim<K> {
         let holes_are_zero = holes > 0
             && runs_at(part.start, pages)
                 .all(|(range, there)| there || self.kernel.has_nothing(range));
-        // See below.
+        // To give back what is no hole would then flush, as said below.
         if holes > 0 && !holes_are_zero && self.leavers.are_there() {
             return None;
         }
@@ -201,7 +201,7 @@ impl<K: Kernel> Shim<K> {
                         .madvise(range.start, range.len(), advice)
                         .is_ok()
                 } else {
-                    // Many that are zero already may have the page of zeros, see above.
+                    // Many that are zero already may be the page of zeros, which is everybody's: to write it would be a shootdown for each.
                     let zeros = self.kernel.clear_used(range);
                     let count = range.len() / PAGE;
                     used += count - zeros;

@@ -178,7 +178,7 @@ impl fmt::Display for Reason {
             Self::PairsDisagree { against, pairs } => {
                 write!(
                     f,
-                    "the pairs disagree: {against} of {pairs} went the other way"
+                    "the pairs disagree: {against} of {pairs} went the other way or nowhere"
                 )
             }
             Self::Chance {
@@ -267,7 +267,7 @@ mod tests {
                     against: 2,
                     pairs: 5,
                 },
-                "the pairs disagree: 2 of 5 went the other way",
+                "the pairs disagree: 2 of 5 went the other way or nowhere",
             ),
         ];
         for (reason, line) in lines {

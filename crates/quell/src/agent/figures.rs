@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use quell_agent::cgroup_names::CgroupName;
-use quell_agent::figures::{HostFigures, MAX_SERIES, MetricFamily, SeriesValue, TimeDistribution};
+use quell_agent::metric_families::{
+    HostFigures, MAX_SERIES, MetricFamily, SeriesValue, TimeDistribution,
+};
 use quell_agent::named_cgroups::CgroupTotals;
 use quell_agent::totals::HostTotals;
 use quell_doctor::{FindingStatus, HarmEvidence, SystemView, WorkloadProfile, audit_system};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quell_agent::figures::{MetricFamily, SeriesValue};
+use quell_agent::metric_families::{MetricFamily, SeriesValue};
 use quell_agent::push;
 use quell_agent::totals::HostTotals;
 

@@ -71,7 +71,7 @@ impl CpuTicks {
     }
 }
 
-/// The reasons for which threads of the machine waited for memory.
+/// Times and counts of waits for memory, of all threads of the machine, since boot or between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryStalls {
     /// The time in which some thread, or all, waited for memory, in ns (Documentation/accounting/psi.rst); `None` where the
@@ -163,7 +163,7 @@ pub(crate) struct ProcSummary {
     pub(crate) interrupts: Option<Vec<(u32, u64)>>,
     /// All page faults of the machine.
     pub(crate) machine: PageFaults,
-    /// The reasons for which threads of the machine waited for memory.
+    /// Times and counts of waits for memory, of all threads of the machine, since boot or between two looks.
     pub(crate) stalls: MemoryStalls,
     /// The CPU time of the watched processes.
     pub(crate) ticks: CpuTicks,

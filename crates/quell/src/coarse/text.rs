@@ -85,7 +85,7 @@ pub(crate) fn summary_text(seen: &ProcSummary, title: &str, why: &str) -> String
         time(ticks_ns(all)),
         "CPU time".into(),
         format!(
-            "{} in the kernel, of which memory management may be a part; of those that ended up to the last look",
+            "{} in the kernel, of which memory management may be a part; with the processes that had ended by the last look",
             percent(system)
         ),
     ]);
@@ -219,7 +219,7 @@ mod tests {
         insta::assert_snapshot!(said, @r"
         'prog': where its time goes, as far as /proc tells (proc, 2.50 s)
 
-           2.00 s  CPU time         25 % in the kernel, of which memory management may be a part; of those that ended up to the last look
+           2.00 s  CPU time         25 % in the kernel, of which memory management may be a part; with the processes that had ended by the last look
           3.00 ms  memory pressure  some thread of the machine waited for memory, all for 1.00 ms; 1 time to free memory, 2 to make room for a large page
             1,234  victims          interrupts for shootdowns of any process; CPU 0: 1,200, CPU 2: 34
            56,003  page faults      of the whole machine; 3 waited for a disk

@@ -16,7 +16,7 @@ pub(crate) fn text(s: &TallySummary, title: &str, top: usize) -> String {
     advised_text(s, title, &[], top)
 }
 
-/// The whole text with advice, which has its place below the first line.
+/// The whole text with advice, which has its place below the first line of the account, and so none without an account.
 pub(crate) fn advised_text(
     s: &TallySummary,
     title: &str,

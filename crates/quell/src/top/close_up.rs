@@ -7,9 +7,9 @@ use quell_event::tally_summary::{RegionRow, StackRow};
 use quell_event::{Tally, TallySummary};
 use serde::Serialize;
 
+use super::count_columns::{self, CulpritActivity};
 use super::filter::RowFilter;
 use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, passed_text, sampling_text};
-use super::rows::{self, CulpritActivity};
 use crate::show::units::{count, percent};
 
 /// The shootdowns of one thread in one interval.
@@ -90,7 +90,7 @@ impl ProcessCloseUp {
             culprits: tally.culprits.iter().filter(of).cloned().collect(),
             ..Tally::default()
         };
-        rows::cause_grid(&TallySummary::new(&tally, "", 0), String::new())
+        count_columns::cause_grid(&TallySummary::new(&tally, "", 0), String::new())
     }
 
     /// The table of the regions at the ranges of its shootdowns.

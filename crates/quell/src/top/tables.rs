@@ -1,4 +1,4 @@
-//! The tables of culprits, victims and causes.
+//! The tables of the overview: victims with their columns; culprits and causes, whose columns are in `count_columns`.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use quell_event::TallySummary;
 
 use super::alarm::IsolatedCpuAlarm;
+use super::count_columns::{CulpritActivity, cause_grid, mean_ns};
 use super::filter::RowFilter;
 use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey};
 use super::interval::LiveInterval;
-use super::rows::{CulpritActivity, cause_grid, mean_ns};
 use crate::show::units::{count, rate, time, time_rate};
 
 /// The tables of the counts, each with a note on the rows that a filter leaves out.

@@ -1,4 +1,4 @@
-//! Rows of culprits and causes, of all processes and of one.
+//! The columns of culprits and causes, with their cells and order: in the overview, and in the close look at one process.
 
 use quell_event::TallySummary;
 
