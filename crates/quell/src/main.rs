@@ -38,7 +38,7 @@ use clap::Parser as _;
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(err) => return cmd::refuse(&err),
+        Err(err) => return cmd::print_usage_error(&err),
     };
     match cmd::dispatch(cli) {
         Ok(code) => code,

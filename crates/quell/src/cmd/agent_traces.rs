@@ -24,12 +24,12 @@ pub(crate) fn run(args: &AgentTracesArgs) -> anyhow::Result<ExitCode> {
         Err(err) if args.dir.is_none() && is_missing(&err) => Vec::new(),
         kept => kept?,
     };
-    let found: Vec<ListedTrace> = kept.into_iter().map(ListedTrace::of).collect();
+    let found: Vec<ListedTrace> = kept.into_iter().map(ListedTrace::read_kept).collect();
     let mut out = show::output(None)?;
     let text = if args.json {
         format!(
             "{}\n",
-            json!({"schema": "quell/agent-traces/1", "dir": dir.to_string_lossy(), "traces": found.iter().map(ListedTrace::json).collect::<Vec<_>>()})
+            json!({"schema": "quell/agent-traces/1", "dir": dir.to_string_lossy(), "traces": found.iter().map(ListedTrace::as_json).collect::<Vec<_>>()})
         )
     } else {
         traces_text(&dir, &found)
@@ -68,7 +68,7 @@ struct ListedTrace {
 }
 
 impl ListedTrace {
-    fn of(kept: KeptTrace) -> Self {
+    fn read_kept(kept: KeptTrace) -> Self {
         let text = std::fs::read_to_string(kept.path.join(TRIGGER_FILE)).unwrap_or_default();
         let why = serde_json::from_str(&text)
             .map(|why: TriggerNote| why.why)
@@ -93,7 +93,7 @@ impl ListedTrace {
         }
     }
 
-    fn json(&self) -> Value {
+    fn as_json(&self) -> Value {
         let has = self.has.as_ref().ok();
         json!({
             "path": self.kept.path.to_string_lossy(),

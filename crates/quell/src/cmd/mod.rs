@@ -72,7 +72,7 @@ fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// The verb that the command line names: `quell`, or `quell stat`.
-fn asked_of() -> String {
+fn verb_in_words() -> String {
     let cli = Cli::command();
     let verb = std::env::args_os().skip(1).find_map(|word| {
         let word = word.into_string().ok()?;
@@ -82,7 +82,7 @@ fn asked_of() -> String {
 }
 
 /// Prints the fault of a command line in one line. Help and version go to stdout, as they are.
-pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
+pub(crate) fn print_usage_error(err: &clap::Error) -> ExitCode {
     if !err.use_stderr() {
         let mut text = err.render().ansi().to_string();
         // The short -V is for scripts, and has the version alone.
@@ -115,5 +115,5 @@ pub(crate) fn refuse(err: &clap::Error) -> ExitCode {
         let _ = err.print();
         return ExitCode::from(2);
     }
-    complain(&usage(format!("{first}; see '{} --help'", asked_of())))
+    complain(&usage(format!("{first}; see '{} --help'", verb_in_words())))
 }

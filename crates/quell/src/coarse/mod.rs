@@ -41,7 +41,7 @@ pub(crate) fn run(
         _ => None,
     };
     let (root, proc) = (Path::new("/"), Proc::new("/"));
-    let mut counts = ProcCounts::begin(root, &proc, &watched)?;
+    let mut counts = ProcCounts::start(root, &proc, &watched)?;
     watch.start(None, scope)?;
 
     let mut library = Library::default();

@@ -24,7 +24,7 @@ pub(crate) struct PageFaults {
 }
 
 impl PageFaults {
-    fn of(stat: &Stat) -> Self {
+    fn of_stat(stat: &Stat) -> Self {
         Self {
             minor: stat.minor_faults,
             major: stat.major_faults,
@@ -38,7 +38,7 @@ impl PageFaults {
         }
     }
 
-    pub(crate) fn total(self) -> u64 {
+    pub(crate) fn all_faults(self) -> u64 {
         self.minor + self.major
     }
 }
@@ -51,7 +51,7 @@ pub(crate) struct CpuTicks {
 }
 
 impl CpuTicks {
-    fn of(stat: &Stat) -> Self {
+    fn of_stat(stat: &Stat) -> Self {
         Self {
             user: stat.utime,
             system: stat.stime,
@@ -65,7 +65,7 @@ impl CpuTicks {
         }
     }
 
-    fn add(&mut self, other: Self) {
+    fn add_ticks(&mut self, other: Self) {
         self.user += other.user;
         self.system += other.system;
     }
@@ -84,7 +84,7 @@ pub(crate) struct MemoryStalls {
 }
 
 impl MemoryStalls {
-    fn read(root: &Path, vmstat: &HashMap<String, u64>) -> Self {
+    fn read_stalls(root: &Path, vmstat: &HashMap<String, u64>) -> Self {
         let reclaims = vmstat
             .iter()
             .filter(|(name, _)| name.starts_with("allocstall"));
@@ -173,7 +173,7 @@ pub(crate) struct ProcSummary {
 
 impl ProcCounts {
     /// Starts to count now. A thread that is there counts from now on, and a new one from its start.
-    pub(crate) fn begin(root: &Path, proc: &Proc, watched: &FaultScope) -> anyhow::Result<Self> {
+    pub(crate) fn start(root: &Path, proc: &Proc, watched: &FaultScope) -> anyhow::Result<Self> {
         let mut counts = Self {
             began: Instant::now(),
             lasted: Duration::ZERO,
@@ -217,7 +217,7 @@ impl ProcCounts {
         self.looks += 1;
         self.interrupts_now = interrupts::tlb_by_cpu(root)?;
         self.vmstat_now = vmstat::read(root)?;
-        self.stalls_now = MemoryStalls::read(root, &self.vmstat_now);
+        self.stalls_now = MemoryStalls::read_stalls(root, &self.vmstat_now);
         let pids = match watched {
             FaultScope::All => proc.pids()?,
             FaultScope::Trees(roots) => {
@@ -240,7 +240,7 @@ impl ProcCounts {
                     tid,
                     start: stat.start,
                 };
-                let last = PageFaults::of(&stat);
+                let last = PageFaults::of_stat(&stat);
                 let row = self.threads.entry(thread).or_insert(ThreadFigures {
                     comm: String::new(),
                     first: PageFaults::default(),
@@ -250,7 +250,7 @@ impl ProcCounts {
                     looks: 0,
                 });
                 row.last = last;
-                row.last_ticks = CpuTicks::of(&stat);
+                row.last_ticks = CpuTicks::of_stat(&stat);
                 row.looks = self.looks;
                 row.comm = stat.comm;
             }
@@ -272,9 +272,11 @@ impl ProcCounts {
             .threads
             .iter()
             .map(|(t, row)| (t.pid, t.tid, row.comm.clone(), row.last.since(row.first)))
-            .filter(|(.., faults)| faults.total() > 0)
+            .filter(|(.., faults)| faults.all_faults() > 0)
             .collect();
-        threads.sort_by_key(|&(pid, tid, _, faults)| (std::cmp::Reverse(faults.total()), pid, tid));
+        threads.sort_by_key(|&(pid, tid, _, faults)| {
+            (std::cmp::Reverse(faults.all_faults()), pid, tid)
+        });
         let grown = |now: &Vec<(u32, u64)>| {
             let before: HashMap<u32, u64> = self.interrupts.iter().flatten().copied().collect();
             let grown = now
@@ -286,7 +288,7 @@ impl ProcCounts {
         };
         let mut ticks = CpuTicks::default();
         for row in self.threads.values() {
-            ticks.add(row.last_ticks.since(row.first_ticks));
+            ticks.add_ticks(row.last_ticks.since(row.first_ticks));
         }
         ProcSummary {
             stalls: self.stalls_now.since(self.stalls),
@@ -343,7 +345,7 @@ mod tests {
         let (root, proc) = (dir.path(), Proc::new(dir.path()));
         let watched = FaultScope::Trees(vec![7]);
         write(root, [10, 20], (100, 5), &[(7, 50), (8, 60)]);
-        let mut counts = ProcCounts::begin(root, &proc, &watched).expect("a beginning");
+        let mut counts = ProcCounts::start(root, &proc, &watched).expect("a beginning");
         write(root, [11, 25], (130, 6), &[(7, 51), (8, 65), (9, 4)]);
         counts.read_again(root, &proc, &watched).expect("a look");
         std::fs::remove_dir_all(root.join("proc/7/task/8")).expect("removed");

@@ -127,7 +127,7 @@ pub(crate) fn summary_text(seen: &ProcSummary, title: &str, why: &str) -> String
     }
     let faults = &seen.machine;
     t.row(vec![
-        count(faults.total()),
+        count(faults.all_faults()),
         "page faults".into(),
         format!(
             "of the whole machine; {} waited for a disk",
@@ -140,7 +140,7 @@ pub(crate) fn summary_text(seen: &ProcSummary, title: &str, why: &str) -> String
         let mut t = Table::new(&[">faults", ">from disk", ">pid", ">tid", "name"]);
         for (pid, tid, comm, f) in seen.threads.iter().take(MAX_ROWS) {
             t.row(vec![
-                count(f.total()),
+                count(f.all_faults()),
                 count(f.major),
                 pid.to_string(),
                 tid.to_string(),

@@ -57,7 +57,7 @@ impl Comparison {
             threads: compared_rows(a.amounts_by_thread(), b.amounts_by_thread(), durations),
             regions: compared_rows(a.amounts_by_region(), b.amounts_by_region(), durations),
             stacks: compared_rows(a.stacks.clone(), b.stacks.clone(), durations),
-            notes: notes(&a, &b),
+            notes: comparison_notes(&a, &b),
             a,
             b,
         }
@@ -65,7 +65,7 @@ impl Comparison {
 }
 
 /// Notes on differences that are not the program's, and on data that a side lacks.
-fn notes(a: &TraceSide, b: &TraceSide) -> Vec<String> {
+fn comparison_notes(a: &TraceSide, b: &TraceSide) -> Vec<String> {
     let mut notes = Vec::new();
     for (what, a, b) in [
         ("backend", &a.summary.backend, &b.summary.backend),

@@ -6,22 +6,25 @@ use super::change::{ComparedRow, Presence};
 use super::fixture::Made;
 use super::{Comparison, comparison_text};
 
-const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
-const STACKS: [&[&str]; 3] = [&["f", "main"], &["g", "main"], &["f"]];
+const ROW_NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+const STACK_FRAMES: [&[&str]; 3] = [&["f", "main"], &["g", "main"], &["f"]];
 
-fn named() -> impl Strategy<Value = Vec<(&'static str, u64)>> {
-    let one = (prop::sample::select(&NAMES[..]), 0u64..1_000_000);
+fn any_named_counts() -> impl Strategy<Value = Vec<(&'static str, u64)>> {
+    let one = (prop::sample::select(&ROW_NAMES[..]), 0u64..1_000_000);
     prop::collection::vec(one, 0..6)
 }
 
-fn made() -> impl Strategy<Value = Made> {
-    let stacks = prop::collection::vec((prop::sample::select(&STACKS[..]), 0u64..1_000_000), 0..4);
+fn any_made_side() -> impl Strategy<Value = Made> {
+    let stacks = prop::collection::vec(
+        (prop::sample::select(&STACK_FRAMES[..]), 0u64..1_000_000),
+        0..4,
+    );
     let parts = (
         0u64..100_000_000_000,
-        named(),
-        named(),
-        named(),
-        named(),
+        any_named_counts(),
+        any_named_counts(),
+        any_named_counts(),
+        any_named_counts(),
         stacks,
     );
     parts.prop_map(
@@ -37,7 +40,7 @@ fn made() -> impl Strategy<Value = Made> {
 }
 
 /// The same row, seen from the other side.
-fn mirrored<K: Clone>(rows: &[ComparedRow<K>]) -> Vec<ComparedRow<K>> {
+fn mirrored_rows<K: Clone>(rows: &[ComparedRow<K>]) -> Vec<ComparedRow<K>> {
     let mirror = |r: &ComparedRow<K>| ComparedRow {
         key: r.key.clone(),
         a: r.b,
@@ -54,7 +57,7 @@ fn mirrored<K: Clone>(rows: &[ComparedRow<K>]) -> Vec<ComparedRow<K>> {
 proptest! {
     /// Check that a trace compared with itself has not changed in anything.
     #[test]
-    fn same(made in made()) {
+    fn same(made in any_made_side()) {
         let c = Comparison::of(made.side(), made.side());
         let tables = [&c.causes, &c.culprits, &c.threads, &c.regions];
         for row in tables.into_iter().flatten() {
@@ -71,14 +74,14 @@ proptest! {
 
     /// Check that swapping the sides mirrors every row, in the same order, and that sums over rows stay.
     #[test]
-    fn mirror(a in made(), b in made()) {
+    fn mirror(a in any_made_side(), b in any_made_side()) {
         let there = Comparison::of(a.side(), b.side());
         let back = Comparison::of(b.side(), a.side());
-        prop_assert_eq!(mirrored(&there.causes), back.causes.clone());
-        prop_assert_eq!(mirrored(&there.culprits), back.culprits);
-        prop_assert_eq!(mirrored(&there.threads), back.threads);
-        prop_assert_eq!(mirrored(&there.regions), back.regions);
-        prop_assert_eq!(mirrored(&there.stacks), back.stacks);
+        prop_assert_eq!(mirrored_rows(&there.causes), back.causes.clone());
+        prop_assert_eq!(mirrored_rows(&there.culprits), back.culprits);
+        prop_assert_eq!(mirrored_rows(&there.threads), back.threads);
+        prop_assert_eq!(mirrored_rows(&there.regions), back.regions);
+        prop_assert_eq!(mirrored_rows(&there.stacks), back.stacks);
         let sum: u64 = there.causes.iter().map(|r| r.a.shootdowns).sum();
         prop_assert_eq!(sum, there.total.a.shootdowns);
     }

@@ -12,7 +12,7 @@ use super::proof::{JudgedMetric, Proof};
 use super::tried::TriedChange;
 use crate::plan;
 use crate::show;
-use crate::show::account::headline;
+use crate::show::account::account_headline;
 use crate::show::command::{command_title, shell_words};
 use crate::show::lines::{bullet_list, wrap};
 use crate::show::style::BOLD;
@@ -155,7 +155,7 @@ fn no_faster(proof: &Proof, worse: &[String], price: &[String]) -> String {
 /// The account of the observed run in a sentence, and the most that could be won.
 fn at_stake(account: &AccountSummary) -> String {
     const MAX_MECHANISMS: usize = 3;
-    let mut text = headline(account);
+    let mut text = account_headline(account);
     let of = |ns: u64| percent(ns as f64 / account.cpu_ns.max(1) as f64);
     let dearest: Vec<String> = account
         .mechanisms

@@ -91,13 +91,13 @@ impl RowSums for RowSummer<'_> {
     }
 
     fn add_row(&mut self, row: &EventRow) {
-        self.sum.take(row, self.mappings);
+        self.sum.add_row(row, self.mappings);
     }
 }
 
 impl Aggregate {
     /// Adds a row: a victim, and if it is the first row of its shootdown, the shootdown too.
-    pub(crate) fn take(&mut self, row: &EventRow, mappings: &Mappings) {
+    pub(crate) fn add_row(&mut self, row: &EventRow, mappings: &Mappings) {
         let part = self.part;
         let culprit = self
             .culprits

@@ -75,7 +75,7 @@ impl Code {
     /// # Errors
     ///
     /// If it can't be read.
-    pub(crate) fn read(trace: &Trace) -> anyhow::Result<(Self, u64)> {
+    pub(crate) fn read_trace(trace: &Trace) -> anyhow::Result<(Self, u64)> {
         let mut code = Self::new([], []);
         let garbled = trace.for_each_process(|process| code.see_process(process))?;
         let stacks = trace.read_stacks()?;
@@ -85,7 +85,7 @@ impl Code {
 
     /// Adds one reading of a process.
     fn see_process(&mut self, mut process: TracedProcess) {
-        self.mappings.add(&process);
+        self.mappings.add_process(&process);
         // A process that ended while it was read has no names any more, so the earlier ones stay.
         if let Some(before) = self.processes.remove(&process.pid) {
             if process.comm.is_empty() {

@@ -58,7 +58,7 @@ impl Default for Mappings {
 
 impl Mappings {
     /// Adds a reading. It replaces one of the same time.
-    pub(crate) fn add(&mut self, process: &TracedProcess) {
+    pub(crate) fn add_process(&mut self, process: &TracedProcess) {
         let reading = self.reading_of(process);
         let all = self.readings.entry(process.pid).or_default();
         let at = all.partition_point(|r| r.t_ns < reading.t_ns);
@@ -186,7 +186,7 @@ mod tests {
         for order in [[&early, &late], [&late, &early]] {
             let mut mappings = Mappings::default();
             for p in order {
-                mappings.add(p);
+                mappings.add_process(p);
             }
             let name = |t, start, cause| name(&mappings, t, start, cause);
             assert_eq!(name(150, 0x8000, Cause::Munmap), None);
@@ -218,8 +218,8 @@ mod tests {
     #[test]
     fn readings_without_a_time() {
         let mut mappings = Mappings::default();
-        mappings.add(&process(0, &[("/a", 0x1000, 0x2000)]));
-        mappings.add(&process(0, &[("/b", 0x1000, 0x2000)]));
+        mappings.add_process(&process(0, &[("/a", 0x1000, 0x2000)]));
+        mappings.add_process(&process(0, &[("/b", 0x1000, 0x2000)]));
         assert_eq!(name(&mappings, 9, 0x1000, Cause::Munmap), Some("file /b"));
     }
 }

@@ -69,7 +69,7 @@ pub(crate) struct ShootdownOrigin {
 ///
 /// If it can't be read.
 pub(crate) fn sum_up_trace(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u64)> {
-    let (code, garbled) = Code::read(trace)?;
+    let (code, garbled) = Code::read_trace(trace)?;
     let progress = ReadProgress::new(trace.row_count());
     let mut sum = Aggregate::default();
     let summing = || RowSummer::new(code.mappings());

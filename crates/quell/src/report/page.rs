@@ -13,7 +13,7 @@ use super::code::Code;
 use super::place::Place;
 use super::progress::{ROWS_PER_STEP, ReadProgress};
 use super::quick_map::QuickMap;
-use super::regions::{Named, Regions};
+use super::regions::{NumberedRegions, Regions};
 use crate::show::{self, Replace};
 
 /// Writes a trace as a page.
@@ -25,14 +25,14 @@ pub(crate) fn write_page(dir: &Path, file: &Path) -> anyhow::Result<()> {
     let trace = Trace::open(dir)?;
     let out = Replace::new(Some(file))?;
     let meta = trace.meta();
-    let (code, garbled) = Code::read(&trace)?;
+    let (code, garbled) = Code::read_trace(&trace)?;
     let mut binner = Binner::new(PageLimits::default());
     let mut places = RegionNumbers::new(&code);
     let mut sum = Aggregate::default();
     let progress = ReadProgress::new(trace.row_count());
     let mut rows = 0;
     trace.for_each_row_beside(
-        |row| sum.take(row, code.mappings()),
+        |row| sum.add_row(row, code.mappings()),
         |row| {
             binner.take(row, places.region_number(row));
             rows += 1;
@@ -65,7 +65,7 @@ pub(crate) fn write_page(dir: &Path, file: &Path) -> anyhow::Result<()> {
 struct RegionNumbers<'a> {
     code: &'a Code,
     regions: QuickMap<Place, u32>,
-    named: Named<'a>,
+    named: NumberedRegions<'a>,
     /// The last row's shootdown and region: all rows of a shootdown have the same.
     last: Option<(u64, u32)>,
 }
@@ -75,7 +75,7 @@ impl<'a> RegionNumbers<'a> {
         Self {
             code,
             regions: QuickMap::default(),
-            named: Named::new(Regions::new(code)),
+            named: NumberedRegions::new(Regions::new(code)),
             last: None,
         }
     }
@@ -92,7 +92,7 @@ impl<'a> RegionNumbers<'a> {
         let number = *self
             .regions
             .entry(place)
-            .or_insert_with(|| named.number(&place));
+            .or_insert_with(|| named.number_of(&place));
         self.last = Some((row.id, number));
         number
     }
@@ -134,7 +134,7 @@ impl NameSource for PageNames<'_> {
     }
 
     fn region(&self, region: u32) -> String {
-        let name = self.places.named.names().get(region as usize);
+        let name = self.places.named.region_names().get(region as usize);
         name.cloned().unwrap_or_default()
     }
 

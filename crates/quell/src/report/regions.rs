@@ -107,14 +107,14 @@ enum RegionKey {
 }
 
 /// Regions by number. Each name is spelled out only once.
-pub(crate) struct Named<'a> {
+pub(crate) struct NumberedRegions<'a> {
     regions: Regions<'a>,
     known: QuickMap<RegionKey, u32>,
     numbers: QuickMap<String, u32>,
     names: Vec<String>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> NumberedRegions<'a> {
     pub(crate) fn new(regions: Regions<'a>) -> Self {
         Self {
             regions,
@@ -125,7 +125,7 @@ impl<'a> Named<'a> {
     }
 
     /// The number of the region at a place.
-    pub(crate) fn number(&mut self, place: &Place) -> u32 {
+    pub(crate) fn number_of(&mut self, place: &Place) -> u32 {
         let full = place.is_full();
         let by = match (place.cause, place.at) {
             (Cause::Kernel, _) => RegionKey::Kernel,
@@ -156,7 +156,7 @@ impl<'a> Named<'a> {
     }
 
     /// The names, by number.
-    pub(crate) fn names(&self) -> &[String] {
+    pub(crate) fn region_names(&self) -> &[String] {
         &self.names
     }
 }
@@ -291,7 +291,7 @@ mod tests {
         ];
         let code = Code::new([process], stacks);
         let found = |pid, start, full, user_stack, cause, own_mm| {
-            let mut named = Named::new(Regions::new(&code));
+            let mut named = NumberedRegions::new(Regions::new(&code));
             let end = if full { u64::MAX } else { start + 4096 };
             let row = EventRow {
                 pid,
@@ -303,9 +303,9 @@ mod tests {
                 ..EventRow::default()
             };
             let place = Place::of(&row, code.mappings());
-            let number = named.number(&place);
-            assert_eq!(named.number(&place), number);
-            named.names()[number as usize].clone()
+            let number = named.number_of(&place);
+            assert_eq!(named.number_of(&place), number);
+            named.region_names()[number as usize].clone()
         };
         let name =
             |pid, start, full, user_stack| found(pid, start, full, user_stack, Cause::Munmap, true);

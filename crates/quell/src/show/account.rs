@@ -33,7 +33,7 @@ pub(crate) fn is_nothing_to_win(a: &AccountSummary) -> bool {
 }
 
 /// The first line, with the share of time that is at stake.
-pub(crate) fn headline(a: &AccountSummary) -> String {
+pub(crate) fn account_headline(a: &AccountSummary) -> String {
     let [low, high] = a.memory_cpu_ci95.map(|ns| share_of(ns, a.cpu_ns).min(1.0));
     let slept = match a.blocked_ns {
         0 => "no thread slept for it".to_owned(),
@@ -59,13 +59,13 @@ pub(crate) fn headline(a: &AccountSummary) -> String {
 }
 
 /// The whole text; each table has at most `top` rows.
-pub(crate) fn text(out: &mut String, a: &AccountSummary, top: usize) {
+pub(crate) fn write_account(out: &mut String, a: &AccountSummary, top: usize) {
     advised_text(out, a, &[], top);
 }
 
 /// The same with advice. It comes before the tables, because a reader can act on it.
 pub(super) fn advised_text(out: &mut String, a: &AccountSummary, advice: &[Advised], top: usize) {
-    let _ = writeln!(out, "{BOLD}{}{BOLD:#}", headline(a));
+    let _ = writeln!(out, "{BOLD}{}{BOLD:#}", account_headline(a));
     if !advice.is_empty() {
         let _ = writeln!(out, "{}", super::advice::advice_text(advice, a.cpu_ns));
     }
@@ -174,7 +174,7 @@ pub(crate) fn with_file(function: &str, file: &str) -> String {
 }
 
 /// The function that caused it and its file, with the allocator's function that it called.
-pub(crate) fn code(w: &WhoRow) -> String {
+pub(crate) fn function_label(w: &WhoRow) -> String {
     let code = with_file(&symbol::shorten_symbol(&w.function), &w.file);
     match w.allocator.as_str() {
         "" => code,
@@ -188,7 +188,7 @@ pub(crate) fn code(w: &WhoRow) -> String {
 }
 
 /// The work of a holder, and how it held the lock.
-pub(crate) fn doing(h: &HolderShare) -> String {
+pub(crate) fn holder_label(h: &HolderShare) -> String {
     match h.role {
         HolderRole::Alone => h.doing.to_string(),
         HolderRole::Reader => format!("{}, with others that read", h.doing),
@@ -200,7 +200,7 @@ pub(crate) fn doing(h: &HolderShare) -> String {
 /// The function and its file, the share of the mechanism, and the process.
 fn who_text(m: &MechanismRow, w: &WhoRow) -> String {
     let of = share_of(w.cpu_ns + w.blocked_ns, m.cpu_ns + m.blocked_ns);
-    let code = match code(w) {
+    let code = match function_label(w) {
         code if code.is_empty() => code,
         code => code + ", ",
     };
@@ -229,7 +229,7 @@ fn write_holders(out: &mut String, a: &AccountSummary) {
                     pid => pid.to_string(),
                 },
                 h.comm.to_string(),
-                doing(h),
+                holder_label(h),
             ]);
         }
         out.push_str(&t.text());
@@ -355,7 +355,7 @@ mod tests {
     fn tells_who_and_whom_for() {
         let mut out = String::new();
         let mut a = account();
-        text(&mut out, &a, 10);
+        write_account(&mut out, &a, 10);
         for part in [
             "30 % of 1",
             "lock.mmap",
@@ -365,16 +365,16 @@ mod tests {
         ] {
             assert!(out.contains(part), "{part}: {out}");
         }
-        assert!(!headline(&a).contains("nothing to win"));
+        assert!(!account_headline(&a).contains("nothing to win"));
         assert!(!out.contains("TLB misses"), "{out}");
         a.ceiling = AccountCeiling {
             cpu: 0.002,
             wall: 0.001,
         };
         assert!(
-            headline(&a).starts_with("nothing to win here: "),
+            account_headline(&a).starts_with("nothing to win here: "),
             "{}",
-            headline(&a)
+            account_headline(&a)
         );
     }
 
@@ -388,7 +388,7 @@ mod tests {
                 tlb_misses: Some(tlb_misses),
                 ..account()
             };
-            text(&mut out, &account, 10);
+            write_account(&mut out, &account, 10);
             let plain = anstream::adapter::strip_str(&out).to_string();
             assert!(plain.starts_with("30 % of 1"), "{plain}");
             plain

@@ -13,7 +13,7 @@ use super::units::{count, plural, time};
 
 /// A function that a process called, on however many CPUs.
 #[derive(Default)]
-pub(crate) struct Row<'a> {
+pub(crate) struct CalledFunction<'a> {
     pub(crate) kind: CallKind,
     pub(crate) function: &'a str,
     pub(crate) pid: u32,
@@ -27,8 +27,8 @@ pub(crate) struct Row<'a> {
     pub(crate) stall_max_ns: u64,
 }
 
-impl<'a> Row<'a> {
-    fn add(&mut self, c: &'a CallTally) {
+impl<'a> CalledFunction<'a> {
+    fn add_tally(&mut self, c: &'a CallTally) {
         self.kind = c.kind;
         self.function = &c.function;
         self.pid = c.pid;
@@ -52,10 +52,12 @@ impl<'a> Row<'a> {
 }
 
 /// Rows by function and culprit, over all CPUs, most calls first.
-pub(crate) fn rows(calls: &FunctionCalls) -> Vec<Row<'_>> {
-    let mut rows: BTreeMap<(&str, CallKind, u32), Row<'_>> = BTreeMap::new();
+pub(crate) fn called_functions(calls: &FunctionCalls) -> Vec<CalledFunction<'_>> {
+    let mut rows: BTreeMap<(&str, CallKind, u32), CalledFunction<'_>> = BTreeMap::new();
     for c in &calls.by {
-        rows.entry((&c.function, c.kind, c.pid)).or_default().add(c);
+        rows.entry((&c.function, c.kind, c.pid))
+            .or_default()
+            .add_tally(c);
     }
     let mut rows: Vec<_> = rows.into_values().collect();
     for row in &mut rows {
@@ -87,7 +89,7 @@ pub(super) fn write_calls(out: &mut String, calls: &FunctionCalls, top: usize) {
         let _ = writeln!(out, "  {}", notes.join("; "));
         return;
     }
-    let rows = rows(calls);
+    let rows = called_functions(calls);
     let mut t = Table::new(&[
         ">calls", ">delay", ">stall", ">longest", "on CPUs", "kind", "function", ">pid", "culprit",
     ]);

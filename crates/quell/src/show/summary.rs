@@ -275,7 +275,7 @@ fn time_or_untimed(s: &TallySummary, ns: u64) -> String {
 }
 
 /// The note for a summary in which not all shootdowns were timed.
-pub(crate) fn untimed(s: &TallySummary) -> Option<String> {
+pub(crate) fn untimed_note(s: &TallySummary) -> Option<String> {
     s.timed_one_in()
         .map(|every| format!("times are of one shootdown in {every:.1}, counts are of all"))
 }
@@ -295,7 +295,7 @@ fn write_footer(out: &mut String, s: &TallySummary) {
             plural(s.unseen, "victim")
         ));
     }
-    notes.extend(untimed(s));
+    notes.extend(untimed_note(s));
     if s.self_shootdowns > 0 {
         notes.push(format!(
             "{} of quell itself not counted",

@@ -6,7 +6,7 @@ use quell_event::account::{AccountSummary, HolderShare, MechanismRow, WhoRow};
 use super::filter::RowFilter;
 use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, left_by_filter};
 use super::interval::LiveInterval;
-use crate::show::account::{code, doing};
+use crate::show::account::{function_label, holder_label};
 use crate::show::units::{count, percent, time, time_rate};
 
 const NO_ACCOUNT_TEXT: &str = "no account of the time here: quell said why as it began";
@@ -55,7 +55,7 @@ pub(crate) fn mechanism_grid(interval: &LiveInterval, filter: &RowFilter) -> Gri
 }
 
 fn mechanism_row(a: &AccountSummary, m: &MechanismRow, w: &WhoRow, at: usize, ns: u64) -> GridRow {
-    let mut function = code(w);
+    let mut function = function_label(w);
     if w.processes > 1 {
         function.push_str(&format!("  {} processes", count(w.processes)));
     }
@@ -120,7 +120,7 @@ pub(crate) fn holder_grid(interval: &LiveInterval, filter: &RowFilter) -> Grid {
 }
 
 fn holder_row(m: &MechanismRow, h: &HolderShare, ns: u64) -> GridRow {
-    let doing = doing(h);
+    let doing = holder_label(h);
     GridRow {
         id: match h.role {
             HolderRole::Unknown => RowId::Call(m.mechanism.name().to_owned(), 0),

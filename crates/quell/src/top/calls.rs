@@ -6,7 +6,7 @@ use quell_host::cpus;
 use super::filter::RowFilter;
 use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, left_by_filter};
 use super::interval::LiveInterval;
-use crate::show::calls::{Row, rows};
+use crate::show::calls::{CalledFunction, called_functions};
 use crate::show::units::{count, rate, time, time_rate};
 
 /// The table of calls by function and culprit, over all CPUs.
@@ -16,7 +16,7 @@ pub(crate) fn call_grid(
     filter: &RowFilter,
 ) -> Grid {
     let ns = interval.duration_ns();
-    let all = rows(calls);
+    let all = called_functions(calls);
     let shown = all.iter().filter(|r| {
         filter.passes_named(r.comm, r.pid)
             || filter.passes_text(r.function)
@@ -46,7 +46,7 @@ pub(crate) fn call_grid(
     }
 }
 
-fn call_row(r: &Row<'_>, interval: &LiveInterval, ns: u64) -> GridRow {
+fn call_row(r: &CalledFunction<'_>, interval: &LiveInterval, ns: u64) -> GridRow {
     let guarded =
         |alarm: &super::alarm::IsolatedCpuAlarm| r.cpus.iter().any(|&cpu| alarm.is_guarded(cpu));
     let known = |text: String| if r.timed == 0 { "-".to_owned() } else { text };

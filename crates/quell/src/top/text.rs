@@ -48,7 +48,7 @@ pub(crate) fn interval_text(
         let _ = writeln!(out, "{style}{}{style:#}", alarm.summary_line(ns));
     }
     if let Some(account) = &s.account {
-        show::account::text(&mut out, account, top);
+        show::account::write_account(&mut out, account, top);
     }
     let each = s.victims as f64 / s.shootdowns.max(1) as f64;
     let mut t = Table::new(&["", ">", ""]);
@@ -116,7 +116,7 @@ pub(crate) fn interval_text(
             plural(s.unseen, "victim")
         ));
     }
-    notes.extend(show::summary::untimed(s));
+    notes.extend(show::summary::untimed_note(s));
     notes.push(format!("quell used {} of CPU time so far", time(s.self_ns)));
     let _ = writeln!(out, "\n{DIM}{}{DIM:#}\n", notes.join("; "));
     out

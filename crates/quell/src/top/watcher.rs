@@ -80,7 +80,7 @@ impl RecordSums {
     /// Adds the shootdowns that have come to the places.
     fn place_shootdowns(&mut self, code: &Code) {
         for row in self.taken.drain(..) {
-            self.places.take(&row, code.mappings());
+            self.places.add_row(&row, code.mappings());
         }
     }
 }

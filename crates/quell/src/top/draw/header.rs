@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Sparkline;
 
 use super::style::ScreenStyle;
-use crate::show::account::headline;
+use crate::show::account::account_headline;
 use crate::show::units::{count, plural, rate, time, time_rate};
 use crate::top::state::ViewState;
 
@@ -36,7 +36,10 @@ pub(super) fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &ViewState, 
     if let Some(account) = &state.interval.summary.account
         && let Some(row) = rows.next()
     {
-        frame.render_widget(Line::raw(clean_text(&headline(account)).into_owned()), row);
+        frame.render_widget(
+            Line::raw(clean_text(&account_headline(account)).into_owned()),
+            row,
+        );
     }
     let s = &state.interval.summary;
     let ns = s.duration_ns;
