@@ -27,7 +27,7 @@ WORD = {
     "too-short": "the time was too short",
 }
 TURNS = ["p50", "p90", "p99", "p999", "p9999", "p99999"]
-# Gaps and operations of a block that are kept: crates/lab/src/summary.rs.
+# Gaps and operations of a block that are kept: MAX_TIMELINE_ENTRIES in crates/lab/src/summary/turns.rs.
 KEPT = 4000
 
 

@@ -35,7 +35,7 @@ impl Arm {
 /// The victim's behaviour in a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub enum VictimActivity {
     /// It spins.
     #[default]
     Spin,
@@ -44,4 +44,4 @@ pub enum Mode {
 }
 
 /// Valid rounds before any verdict.
-pub(crate) const FEWEST: usize = 6;
+pub(crate) const MIN_VALID_ROUNDS: usize = 6;

@@ -3,13 +3,13 @@
 use quell_event::{Interruption, InterruptionKind as Kind};
 use serde::{Deserialize, Serialize};
 
-use crate::away::{is_missed, is_stolen};
-use crate::block::{Gap, Op, Raw};
+use crate::block::{CulpritOp, RawBlock, VictimGap};
+use crate::cpu_lost::{is_missed, is_stolen};
 
 /// The cause of a gap. Where several causes lie in one, the first of this list counts: the rest is part of it, or small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Class {
+pub enum GapClass {
     /// Another thread ran, against the victim's will.
     Sched,
     /// A page fault, with all that it waited for: a disk, a lock.
@@ -26,7 +26,7 @@ pub enum Class {
     None,
 }
 
-impl Class {
+impl GapClass {
     /// All classes, in the order in which output lists them.
     pub const ALL: [Self; 7] = [
         Self::Sched,
@@ -52,7 +52,7 @@ impl Class {
         }
     }
 
-    fn of(kind: Kind) -> Self {
+    fn from_kind(kind: Kind) -> Self {
         match kind {
             Kind::Sched => Self::Sched,
             Kind::Fault => Self::Fault,
@@ -66,11 +66,11 @@ impl Class {
 
 /// A gap and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ClassifiedGap {
     /// The gap.
-    pub gap: Gap,
+    pub gap: VictimGap,
     /// Its class.
-    pub class: Class,
+    pub class: GapClass,
     /// Whether the culprit had a part in it: a shootdown of its, or a fault of the victim where the mechanism makes those.
     pub caused: bool,
     /// The process whose request gave the gap its class, or that ran instead; 0 where there is none.
@@ -79,7 +79,7 @@ pub struct Told {
 
 /// A block of which every gap has a class.
 #[derive(Clone, Debug, Default)]
-pub struct Attributed {
+pub struct ClassifiedBlock {
     /// When the victim began.
     pub begin_ns: u64,
     /// When it ended.
@@ -87,9 +87,9 @@ pub struct Attributed {
     /// Turns that were no gaps: their length in ns and their number.
     pub turns: Vec<(u64, u64)>,
     /// The gaps, in order.
-    pub gaps: Vec<Told>,
+    pub gaps: Vec<ClassifiedGap>,
     /// The culprit's operations, in order.
-    pub ops: Vec<Op>,
+    pub ops: Vec<CulpritOp>,
     /// For how long other threads had the victim's CPU, ns.
     pub away_ns: u64,
     /// Shootdowns that interrupted the victim while it ran.
@@ -118,7 +118,7 @@ pub struct Attributed {
 /// moments.
 const SLACK_NS: u64 = 500;
 
-impl Attributed {
+impl ClassifiedBlock {
     /// The time that the victim had its CPU, ns.
     #[must_use]
     pub fn ran_ns(&self) -> u64 {
@@ -129,7 +129,7 @@ impl Attributed {
     /// kind where others have the CPU now and then.
     #[must_use]
     pub fn is_operated(&self) -> bool {
-        let in_time = |op: &Op| op.end_ns > self.begin_ns && op.begin_ns < self.end_ns;
+        let in_time = |op: &CulpritOp| op.end_ns > self.begin_ns && op.begin_ns < self.end_ns;
         self.ops.iter().any(in_time)
     }
 
@@ -146,7 +146,7 @@ impl Attributed {
     /// The same as a share of the time in which the victim ran, ppm.
     #[must_use]
     pub fn caused_ppm(&self) -> f64 {
-        ppm(self.caused_ns(), self.ran_ns())
+        ratio_ppm(self.caused_ns(), self.ran_ns())
     }
 }
 
@@ -161,7 +161,11 @@ pub struct Blame<'a> {
 
 /// Finds each gap's class, and counts the shootdowns, faults and operations of the block.
 #[must_use]
-pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> Attributed {
+pub fn classify_gaps(
+    raw: RawBlock,
+    mut seen: Vec<Interruption>,
+    blame: &Blame<'_>,
+) -> ClassifiedBlock {
     seen.sort_by_key(|i| i.begin_ns);
     let mut kinds: Vec<Vec<Interruption>> = vec![Vec::new(); raw.gaps.len()];
     let mut stray = Vec::new();
@@ -171,20 +175,20 @@ pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> At
             None => stray.push(*i),
         }
     }
-    let mut told = Attributed {
+    let mut told = ClassifiedBlock {
         begin_ns: raw.begin_ns,
         end_ns: raw.end_ns,
         turns: raw.turns,
-        ..Attributed::default()
+        ..ClassifiedBlock::default()
     };
     let mut away = Vec::new();
     let mut hits = Vec::new();
     let mut faults = Vec::new();
     for (gap, seen) in raw.gaps.iter().zip(&kinds) {
         let first = seen.iter().min_by_key(|i| i.kind);
-        let mut class = first.map_or(Class::None, |i| Class::of(i.kind));
+        let mut class = first.map_or(GapClass::None, |i| GapClass::from_kind(i.kind));
         let mut caused = false;
-        if class == Class::Sched {
+        if class == GapClass::Sched {
             told.away_ns += gap.ns;
             away.push(*gap);
         } else {
@@ -194,11 +198,11 @@ pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> At
             let stolen = is_stolen(gap, seen);
             if stolen {
                 away.push(*gap);
-                class = Class::None;
+                class = GapClass::None;
             }
             // The length of a fault of others is not the cost of a shootdown that came meanwhile: faults are served with
             // interrupts on (arch/x86/mm/fault.c: do_user_addr_fault()).
-            let foreign = class == Class::Fault && !blame.faults;
+            let foreign = class == GapClass::Fault && !blame.faults;
             let before = hits.len() + faults.len();
             for i in seen {
                 match i.kind {
@@ -221,14 +225,16 @@ pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> At
             if !stolen && !foreign {
                 let events = hits.len() + faults.len() - before;
                 caused = events > 0;
-                told.timed_events += count(events);
+                told.timed_events += to_u64(events);
             }
         }
-        told.gaps.push(Told {
+        told.gaps.push(ClassifiedGap {
             gap: *gap,
             class,
             caused,
-            by: first.filter(|_| class != Class::None).map_or(0, |i| i.tgid),
+            by: first
+                .filter(|_| class != GapClass::None)
+                .map_or(0, |i| i.tgid),
         });
     }
     // A shootdown that no gap shows, while the victim spun: the share that can't be explained is counted, not hidden.
@@ -242,8 +248,8 @@ pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> At
         }
     }
     hits.sort_unstable();
-    told.caused_hits = count(hits.len());
-    told.caused_faults = count(faults.len());
+    told.caused_hits = to_u64(hits.len());
+    told.caused_faults = to_u64(faults.len());
     for op in &raw.ops {
         let whole = op.begin_ns >= raw.begin_ns && op.end_ns <= raw.end_ns;
         if !whole {
@@ -254,15 +260,15 @@ pub fn attribute(raw: Raw, mut seen: Vec<Interruption>, blame: &Blame<'_>) -> At
             continue;
         }
         told.counted_ops += 1;
-        told.counted_hits += within(&hits, op);
-        told.counted_faults += within(&faults, op);
+        told.counted_hits += count_within(&hits, op);
+        told.counted_faults += count_within(&faults, op);
     }
     told.ops = raw.ops;
     told
 }
 
 /// The gap that a moment lies in, or beside which it lies within the slack.
-fn gap_of(gaps: &[Gap], at: u64) -> Option<usize> {
+fn gap_of(gaps: &[VictimGap], at: u64) -> Option<usize> {
     let after = gaps.partition_point(|g| g.begin_ns <= at);
     let before = after.checked_sub(1);
     if let Some(before) = before
@@ -281,21 +287,21 @@ fn gap_of(gaps: &[Gap], at: u64) -> Option<usize> {
 }
 
 /// How many of these moments lie within an operation.
-fn within(moments: &[u64], op: &Op) -> u64 {
+fn count_within(moments: &[u64], op: &CulpritOp) -> u64 {
     let from = moments.partition_point(|&m| m < op.begin_ns.saturating_sub(SLACK_NS));
     let to = moments.partition_point(|&m| m <= op.end_ns + SLACK_NS);
-    count(to.saturating_sub(from))
+    to_u64(to.saturating_sub(from))
 }
 
 /// The ratio in millionths; 0 of an empty time.
-pub(crate) fn ppm(ns: u64, of: u64) -> f64 {
+pub(crate) fn ratio_ppm(ns: u64, of: u64) -> f64 {
     if of == 0 {
         return 0.0;
     }
     ns as f64 * 1e6 / of as f64
 }
 
-fn count(n: usize) -> u64 {
+fn to_u64(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 

@@ -5,46 +5,46 @@ use std::thread;
 
 use quell_stats::Rng;
 
-use crate::memory::PAGE;
+use crate::memory::PAGE_BYTES;
 
 /// Blocks that a thread holds at once.
-const HELD: usize = 24;
+const MAX_HELD_BLOCKS: usize = 24;
 
 /// Each of two threads does so many operations: an allocation or a free.
-pub fn run(operations: u64, seed: u64) {
+pub fn run_churn(operations: u64, seed: u64) {
     thread::scope(|scope| {
         for thread in 0..2 {
-            scope.spawn(move || churn(operations, seed + thread));
+            scope.spawn(move || churn_blocks(operations, seed + thread));
         }
     });
 }
 
-fn churn(operations: u64, seed: u64) {
+fn churn_blocks(operations: u64, seed: u64) {
     let mut rng = Rng::new(seed);
-    let mut held: Vec<Block> = Vec::with_capacity(HELD);
+    let mut held: Vec<MallocBlock> = Vec::with_capacity(MAX_HELD_BLOCKS);
     for _ in 0..operations {
-        if held.len() == HELD || (!held.is_empty() && rng.next_unit() < 0.5) {
+        if held.len() == MAX_HELD_BLOCKS || (!held.is_empty() && rng.next_unit() < 0.5) {
             let which = rng.below(held.len());
             held.swap_remove(which);
         } else {
             // Every octave of sizes from 64 KB to 4 MB has the same share.
             let size = (64 << 10) << rng.below(7);
-            held.extend(Block::new(size));
+            held.extend(MallocBlock::new(size));
         }
     }
 }
 
 /// A block from malloc.
-struct Block(*mut libc::c_void);
+struct MallocBlock(*mut libc::c_void);
 
-impl Block {
+impl MallocBlock {
     fn new(bytes: usize) -> Option<Self> {
         // SAFETY: any size may be asked for; null is looked at.
         let at = unsafe { libc::malloc(bytes) };
         if at.is_null() {
             return None;
         }
-        for offset in (0..bytes).step_by(PAGE) {
+        for offset in (0..bytes).step_by(PAGE_BYTES) {
             // SAFETY: within the block, which nobody else knows.
             unsafe { at.cast::<u8>().add(offset).write_volatile(1) };
         }
@@ -52,7 +52,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for MallocBlock {
     fn drop(&mut self) {
         // SAFETY: it is malloc's, and freed once.
         unsafe { libc::free(self.0) };
@@ -64,6 +64,6 @@ mod tests {
     /// Check that the operations end, whatever the seed, with every block given back.
     #[test]
     fn ends() {
-        (0..4).for_each(|seed| super::run(200, seed));
+        (0..4).for_each(|seed| super::run_churn(200, seed));
     }
 }

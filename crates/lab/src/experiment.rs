@@ -8,17 +8,17 @@ use anyhow::Context as _;
 use quell_event::Backtraces;
 use quell_stats::Rng;
 
-use crate::arm::{Arm, FEWEST};
-use crate::arms::Workers;
-use crate::around::Surroundings;
-use crate::failures::Failures;
-use crate::judge::{self, Judgement, Verdict};
-use crate::mechanism::{Mechanism, Timing};
+use crate::arm::{Arm, MIN_VALID_ROUNDS};
+use crate::failures::FailureStreaks;
+use crate::gap_owners::ExperimentProcesses;
+use crate::host_api::ExperimentHost;
+use crate::judge::{self, Judgement, LabVerdict};
+use crate::measure_block::ExperimentWorkers;
+use crate::mechanism::{OperationTiming, StallMechanism};
 use crate::params::Params;
-use crate::process::Worker;
-use crate::protocol::{Role, Setup};
-use crate::round::{Options, Round, counts};
-use crate::who::Processes;
+use crate::protocol::{WorkerRole, WorkerSetup};
+use crate::round::{ExperimentOptions, Round, is_valid_round};
+use crate::worker_handle::WorkerHandle;
 
 /// All that was measured.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Outcome {
     /// Round by round.
     pub rounds: Vec<Round>,
     /// The processes that took the victim's time in them.
-    pub processes: Processes,
+    pub processes: ExperimentProcesses,
     /// The verdicts over all rounds.
     pub judgement: Judgement,
     /// Whether somebody ended it early.
@@ -44,16 +44,16 @@ pub struct Outcome {
 /// # Errors
 ///
 /// If a worker or the probe fails, in words that say at which step.
-pub fn run(
-    mechanism: &'static Mechanism,
+pub fn run_experiment(
+    mechanism: &'static StallMechanism,
     params: &Params,
-    options: &Options,
-    around: &dyn Surroundings,
+    options: &ExperimentOptions,
+    around: &dyn ExperimentHost,
 ) -> anyhow::Result<Outcome> {
     let mut rounds = Vec::new();
     let began = Instant::now();
-    let mut ended = Ended::default();
-    let done = rounds_of(mechanism, params, options, around, &mut rounds, &mut ended);
+    let mut ended = RoundResults::default();
+    let done = add_rounds(mechanism, params, options, around, &mut rounds, &mut ended);
     if let Err(err) = done {
         if !is_interruption(&err) {
             return Err(err);
@@ -61,7 +61,7 @@ pub fn run(
         // It was interrupted before there was a round.
         ended.interrupted = true;
     }
-    let Ended {
+    let RoundResults {
         judged,
         interrupted,
         backtraces,
@@ -70,12 +70,12 @@ pub fn run(
         processes,
     } = ended;
     let mut judgement =
-        judged.unwrap_or_else(|| judge::judge(mechanism, params, options.mode, &rounds));
-    if judgement.real.verdict == Verdict::TooShort && !interrupted {
+        judged.unwrap_or_else(|| judge::judge_rounds(mechanism, params, options.mode, &rounds));
+    if judgement.real.verdict == LabVerdict::TooShort && !interrupted {
         let why = &mut judgement.real.why;
         if options.rounds == 0 {
             let took = began.elapsed().as_secs_f64() / rounds.len().max(1) as f64;
-            let seconds = (took * (FEWEST + 1) as f64).ceil();
+            let seconds = (took * (MIN_VALID_ROUNDS + 1) as f64).ceil();
             *why =
                 format!("{why} fitted into the budget: --budget {seconds:.0}s has room for them");
         }
@@ -93,7 +93,7 @@ pub fn run(
 
 /// The results of the rounds.
 #[derive(Default)]
-struct Ended {
+struct RoundResults {
     /// The judgement of all rounds, where the last look was at all of them: to judge takes time, so it is not done twice.
     judged: Option<Judgement>,
     /// Whether somebody wanted it to end.
@@ -101,7 +101,7 @@ struct Ended {
     backtraces: Option<Backtraces>,
     note: Option<String>,
     gap_limit_ns: u64,
-    processes: Processes,
+    processes: ExperimentProcesses,
 }
 
 fn is_interruption(err: &anyhow::Error) -> bool {
@@ -111,21 +111,21 @@ fn is_interruption(err: &anyhow::Error) -> bool {
 }
 
 /// Adds round after round, until the effect is known well, the time is over, or somebody wants it to end.
-fn rounds_of(
-    mechanism: &'static Mechanism,
+fn add_rounds(
+    mechanism: &'static StallMechanism,
     params: &Params,
-    options: &Options,
-    around: &dyn Surroundings,
+    options: &ExperimentOptions,
+    around: &dyn ExperimentHost,
     rounds: &mut Vec<Round>,
-    ended: &mut Ended,
+    ended: &mut RoundResults,
 ) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut until = started + options.budget;
-    let stop = around.stop();
+    let stop = around.stop_requested();
     let mut options = options.clone();
-    options.block = mechanism.timing.block().unwrap_or(options.block);
+    options.block = mechanism.timing.block_time().unwrap_or(options.block);
     let options = &options;
-    let setup = |role| Setup {
+    let setup = |role| WorkerSetup {
         mechanism: mechanism.name.to_owned(),
         params: params.clone(),
         role,
@@ -134,25 +134,27 @@ fn rounds_of(
         mode: options.mode,
     };
     let start = |role| {
-        Worker::start_unless(&mut around.worker(), &setup(role), stop)
+        WorkerHandle::start_unless(&mut around.worker_command(), &setup(role), stop)
             .with_context(|| format!("can't prepare {}", mechanism.name))
     };
-    let mut workers = Workers {
-        both: start(Role::Both)?,
-        sham: start(Role::Culprit)?,
+    let mut workers = ExperimentWorkers {
+        both: start(WorkerRole::Both)?,
+        sham: start(WorkerRole::Culprit)?,
         stop,
     };
     ended.gap_limit_ns = workers.both.ready().limit_ns;
     ended.note.clone_from(&workers.both.ready().note);
-    ended.processes = Processes::new(workers.both.pid(), workers.sham.pid(), mechanism.daemons);
+    ended.processes =
+        ExperimentProcesses::new(workers.both.pid(), workers.sham.pid(), mechanism.daemons);
     // Stacks cost microseconds each, which only matters where there are many.
-    let stacks = matches!(mechanism.timing, Timing::Once { .. });
-    let mut watch = around.watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
+    let stacks = matches!(mechanism.timing, OperationTiming::Once { .. });
+    let mut watch =
+        around.start_watch(options.victim_cpu, workers.both.ready().victim_tid, stacks)?;
     let mut rng = Rng::new(options.seed);
     let mut took = Duration::ZERO;
     let mut judgement = None;
     let mut look = judge::next_look(0, None).unwrap_or_default();
-    let mut failures = Failures::default();
+    let mut failures = FailureStreaks::default();
     loop {
         let began = Instant::now();
         let mut arms = Arm::ALL;
@@ -164,17 +166,17 @@ fn rounds_of(
                 break;
             }
             let block = workers
-                .block(arm, options, mechanism, &mut *watch)
+                .measure_block(arm, options, mechanism, &mut *watch)
                 .with_context(|| format!("the {} arm of {}", arm.name(), mechanism.name));
-            let block = match failures.of(arm, block) {
+            let block = match failures.accept_block(arm, block) {
                 Err(err) if is_interruption(&err) => {
                     interrupted = true;
                     break;
                 }
                 block => block?,
             };
-            ended.processes.meet(&block.block);
-            around.block(&block);
+            ended.processes.learn_names(&block.block);
+            around.block_done(&block);
             round.push(block);
         }
         interrupted |= stop();
@@ -183,27 +185,31 @@ fn rounds_of(
             rounds.push(round);
         }
         took = took.max(began.elapsed());
-        let valid = rounds.iter().filter(|round| counts(round)).count();
+        let valid = rounds.iter().filter(|round| is_valid_round(round)).count();
         // A stretched budget is one that nobody asked for; a machine that lets too few rounds count ends it too.
         let counted = options.rounds > 0;
-        if options.may_stretch && !counted && valid < FEWEST && rounds.len() < 2 * FEWEST {
-            let left = u32::try_from(FEWEST - valid).unwrap_or(1);
+        if options.may_stretch
+            && !counted
+            && valid < MIN_VALID_ROUNDS
+            && rounds.len() < 2 * MIN_VALID_ROUNDS
+        {
+            let left = u32::try_from(MIN_VALID_ROUNDS - valid).unwrap_or(1);
             let needed = Instant::now() + took.saturating_mul(left + 1);
             if needed > until {
                 until = needed;
-                around.stretched(started.elapsed() + took.saturating_mul(left + 1));
+                around.budget_stretched(started.elapsed() + took.saturating_mul(left + 1));
             }
         }
         let mut enough = false;
         let looked = rounds.len() >= look;
         if looked {
-            let now = judge::judge(mechanism, params, options.mode, rounds);
+            let now = judge::judge_rounds(mechanism, params, options.mode, rounds);
             let next = judge::next_look(rounds.len(), Some(&now));
             enough = next.is_none();
             look = next.unwrap_or(look);
             judgement = Some(now);
         }
-        around.round(rounds, look, judgement.as_ref());
+        around.round_done(rounds, look, judgement.as_ref());
         let counted_out = counted && rounds.len() >= options.rounds;
         if interrupted || enough || counted_out || Instant::now() + took > until {
             ended.judged = judgement.filter(|_| looked);

@@ -3,29 +3,29 @@
 use std::io;
 
 use crate::arm::Arm;
-use crate::attribute::Attributed;
-use crate::process::Failed;
-use crate::round::{Invalid, Measured};
+use crate::attribute::ClassifiedBlock;
+use crate::round::{InvalidReason, MeasuredBlock};
+use crate::worker_handle::OperationFailure;
 
 /// So many failed blocks of one arm in a row are no accident: a kernel that is short of huge pages, a daemon that comes late and
 /// a disk that is full for a moment pass sooner.
-const MOST: u32 = 3;
+const MAX_FAILURES_IN_A_ROW: u32 = 3;
 
 /// The number of failures of each arm in a row.
 #[derive(Debug, Default)]
-pub(crate) struct Failures([u32; Arm::ALL.len()]);
+pub(crate) struct FailureStreaks([u32; Arm::ALL.len()]);
 
-impl Failures {
+impl FailureStreaks {
     /// The block that was measured; one whose operation failed is marked as invalid.
     ///
     /// # Errors
     ///
     /// Of an operation that fails again and again, and every other error.
-    pub(crate) fn of(
+    pub(crate) fn accept_block(
         &mut self,
         arm: Arm,
-        block: anyhow::Result<Measured>,
-    ) -> anyhow::Result<Measured> {
+        block: anyhow::Result<MeasuredBlock>,
+    ) -> anyhow::Result<MeasuredBlock> {
         let Some(row) = Arm::ALL
             .iter()
             .position(|a| *a == arm)
@@ -38,12 +38,12 @@ impl Failures {
                 *row = 0;
                 Ok(measured)
             }
-            Err(err) if is_failure(&err) && *row + 1 < MOST => {
+            Err(err) if is_failure(&err) && *row + 1 < MAX_FAILURES_IN_A_ROW => {
                 *row += 1;
-                Ok(Measured {
+                Ok(MeasuredBlock {
                     arm,
-                    block: Attributed::default(),
-                    invalid: Some(Invalid::Failed),
+                    block: ClassifiedBlock::default(),
+                    invalid: Some(InvalidReason::Failed),
                 })
             }
             Err(err) => Err(err),
@@ -54,7 +54,10 @@ impl Failures {
 fn is_failure(err: &anyhow::Error) -> bool {
     err.chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|err| err.get_ref().is_some_and(|inner| inner.is::<Failed>()))
+        .any(|err| {
+            err.get_ref()
+                .is_some_and(|inner| inner.is::<OperationFailure>())
+        })
 }
 
 #[cfg(test)]
@@ -63,14 +66,15 @@ mod tests {
 
     use super::*;
 
-    fn failed() -> anyhow::Result<Measured> {
-        Err(io::Error::other(Failed("no huge page".into()))).context("the real arm of collapse")
+    fn failed() -> anyhow::Result<MeasuredBlock> {
+        Err(io::Error::other(OperationFailure("no huge page".into())))
+            .context("the real arm of collapse")
     }
 
-    fn fine(arm: Arm) -> anyhow::Result<Measured> {
-        Ok(Measured {
+    fn fine(arm: Arm) -> anyhow::Result<MeasuredBlock> {
+        Ok(MeasuredBlock {
             arm,
-            block: Attributed::default(),
+            block: ClassifiedBlock::default(),
             invalid: None,
         })
     }
@@ -79,19 +83,19 @@ mod tests {
     /// kernel's words, whatever other arms do meanwhile, and that one that goes well begins anew.
     #[test]
     fn three_in_a_row() {
-        let mut failures = Failures::default();
+        let mut failures = FailureStreaks::default();
         for _ in 0..2 {
             for _ in 0..2 {
-                let block = failures.of(Arm::Real, failed()).unwrap();
-                assert_eq!(block.invalid, Some(Invalid::Failed));
-                assert!(failures.of(Arm::Sham, fine(Arm::Sham)).is_ok());
+                let block = failures.accept_block(Arm::Real, failed()).unwrap();
+                assert_eq!(block.invalid, Some(InvalidReason::Failed));
+                assert!(failures.accept_block(Arm::Sham, fine(Arm::Sham)).is_ok());
             }
-            let block = failures.of(Arm::Real, fine(Arm::Real)).unwrap();
+            let block = failures.accept_block(Arm::Real, fine(Arm::Real)).unwrap();
             assert_eq!(block.invalid, None);
         }
-        assert!(failures.of(Arm::Real, failed()).is_ok());
-        assert!(failures.of(Arm::Real, failed()).is_ok());
-        let given_up = failures.of(Arm::Real, failed()).unwrap_err();
+        assert!(failures.accept_block(Arm::Real, failed()).is_ok());
+        assert!(failures.accept_block(Arm::Real, failed()).is_ok());
+        let given_up = failures.accept_block(Arm::Real, failed()).unwrap_err();
         assert!(format!("{given_up:#}").contains("no huge page"));
     }
 
@@ -99,6 +103,10 @@ mod tests {
     #[test]
     fn what_has_gone_is_no_failed_operation() {
         let gone = Err(io::Error::other("the worker has ended: signal: 7").into());
-        assert!(Failures::default().of(Arm::Real, gone).is_err());
+        assert!(
+            FailureStreaks::default()
+                .accept_block(Arm::Real, gone)
+                .is_err()
+        );
     }
 }

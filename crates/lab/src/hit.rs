@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 
 use quell_host::cpus::Isolation;
 
-use crate::memory::{Mapping, PAGE};
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::{pin, tsc};
 
 /// The length of a block, and the number of each kind: half a second in all.
-const BLOCK: Duration = Duration::from_millis(20);
-const BLOCKS: usize = 12;
+const BLOCK_TIME: Duration = Duration::from_millis(20);
+const BLOCKS_PER_KIND: usize = 12;
 
 /// The time from one shootdown to the next: the victim is back at its work long before.
-const REST: Duration = Duration::from_micros(50);
+const REST_TIME: Duration = Duration::from_micros(50);
 
 /// A turn of the victim's loop that takes so many times the shortest is a gap. The shortest interrupt takes more.
-const OF_SHORTEST: u64 = 8;
+const GAP_PER_SHORTEST: u64 = 8;
 
 /// A gap that takes so long is another thread's turn on the CPU, and no interrupt.
-const MOST_NS: u64 = 100_000;
+const MAX_INTERRUPT_NS: u64 = 100_000;
 
 /// The whole is given up after so long: where a real-time thread has a CPU, nobody else gets it.
-const PATIENCE: Duration = Duration::from_secs(3);
+const MAX_MEASURING_TIME: Duration = Duration::from_secs(3);
 
 /// A block with fewer hits says nothing.
-const FEWEST_HITS: u64 = 20;
+const MIN_HITS: u64 = 20;
 
 /// The state that the spinning victim shares with the culprit.
 #[derive(Default)]
-struct Told {
+struct SpinState {
     /// Ticks that it lost so far.
     lost: AtomicU64,
     /// Set once it knows its shortest turn.
@@ -44,17 +44,17 @@ struct Told {
     over: AtomicBool,
 }
 
-fn spin(told: &Told, most: u64) {
+fn spin_victim(told: &SpinState, most: u64) {
     let mut shortest = u64::MAX;
     for _ in 0..10_000 {
-        let before = tsc::now();
-        shortest = shortest.min(tsc::now() - before);
+        let before = tsc::read_tsc();
+        shortest = shortest.min(tsc::read_tsc() - before);
     }
-    let limit = shortest * OF_SHORTEST;
+    let limit = shortest * GAP_PER_SHORTEST;
     told.spins.store(true, Ordering::Release);
-    let mut last = tsc::now();
+    let mut last = tsc::read_tsc();
     while !told.over.load(Ordering::Relaxed) {
-        let now = tsc::now();
+        let now = tsc::read_tsc();
         let ticks = now.saturating_sub(last);
         if ticks > limit && ticks < most {
             // This thread alone writes it.
@@ -65,49 +65,49 @@ fn spin(told: &Told, most: u64) {
     }
 }
 
-fn hits(cpu: u32) -> Option<u64> {
+fn hits_of_cpu(cpu: u32) -> Option<u64> {
     let cpus = quell_host::interrupts::tlb_by_cpu(Path::new("/")).ok()??;
     cpus.into_iter().find(|(c, _)| *c == cpu).map(|(_, n)| n)
 }
 
 /// Runs one block, and returns the ticks that the victim on this CPU lost, and the hits.
-fn block(told: &Told, cpu: u32, page: Option<&Mapping>) -> Option<(u64, u64)> {
-    let (hits_before, lost_before) = (hits(cpu)?, told.lost.load(Ordering::Relaxed));
-    let until = Instant::now() + BLOCK;
+fn run_hit_block(told: &SpinState, cpu: u32, page: Option<&LabMapping>) -> Option<(u64, u64)> {
+    let (hits_before, lost_before) = (hits_of_cpu(cpu)?, told.lost.load(Ordering::Relaxed));
+    let until = Instant::now() + BLOCK_TIME;
     while Instant::now() < until {
         if let Some(page) = page {
-            page.touch();
-            page.advise(PAGE, libc::MADV_DONTNEED).ok()?;
+            page.touch_pages();
+            page.advise(PAGE_BYTES, libc::MADV_DONTNEED).ok()?;
         }
         // A sleep would let the CPU go idle, and its timer would be one more interrupt.
-        let rest = Instant::now() + REST;
+        let rest = Instant::now() + REST_TIME;
         while Instant::now() < rest {
             std::hint::spin_loop();
         }
     }
     let lost = told.lost.load(Ordering::Relaxed) - lost_before;
-    Some((lost, hits(cpu)?.saturating_sub(hits_before)))
+    Some((lost, hits_of_cpu(cpu)?.saturating_sub(hits_before)))
 }
 
 /// The cost of one hit, ticks: the median over the blocks, each less the loss of its neighbour without hits.
-fn ticks(told: &Told, cpu: u32) -> Option<u64> {
-    let page = Mapping::anonymous(PAGE).ok()?;
+fn ticks_per_hit(told: &SpinState, cpu: u32) -> Option<u64> {
+    let page = LabMapping::anonymous(PAGE_BYTES).ok()?;
     let mut each = Vec::new();
-    for _ in 0..BLOCKS {
-        let (idle, _) = block(told, cpu, None)?;
-        let (lost, hits) = block(told, cpu, Some(&page))?;
-        if hits >= FEWEST_HITS {
+    for _ in 0..BLOCKS_PER_KIND {
+        let (idle, _) = run_hit_block(told, cpu, None)?;
+        let (lost, hits) = run_hit_block(told, cpu, Some(&page))?;
+        if hits >= MIN_HITS {
             each.push(lost.saturating_sub(idle) / hits);
         }
     }
     each.sort_unstable();
     // With less than half of the blocks others have had the CPUs.
-    (each.len() * 2 > BLOCKS).then(|| each[each.len() / 2])
+    (each.len() * 2 > BLOCKS_PER_KIND).then(|| each[each.len() / 2])
 }
 
 /// Waits until the victim spins; None where it never does, as on a CPU that a real-time thread has.
-fn wait_for_victim(told: &Told) -> Option<()> {
-    for _ in 0..PATIENCE.as_millis() {
+fn wait_for_victim(told: &SpinState) -> Option<()> {
+    for _ in 0..MAX_MEASURING_TIME.as_millis() {
         if told.spins.load(Ordering::Acquire) {
             return Some(());
         }
@@ -116,47 +116,47 @@ fn wait_for_victim(told: &Told) -> Option<()> {
     None
 }
 
-fn measured(culprit: u32, victim: u32) -> Option<u64> {
-    let begin = tsc::Moment::now();
+fn measure_pair_ns(culprit: u32, victim: u32) -> Option<u64> {
+    let begin = tsc::TscMoment::read_tsc();
     std::thread::sleep(Duration::from_millis(5));
-    let line = tsc::Line::through(begin, tsc::Moment::now());
-    let most = MOST_NS * 1_000_000 / line.length(1_000_000).max(1);
-    let told = Arc::new(Told::default());
+    let line = tsc::TscLine::through_moments(begin, tsc::TscMoment::read_tsc());
+    let most = MAX_INTERRUPT_NS * 1_000_000 / line.ns_of_ticks(1_000_000).max(1);
+    let told = Arc::new(SpinState::default());
     let theirs = Arc::clone(&told);
     let spinner = std::thread::spawn(move || {
-        if pin::to(&[victim]).is_ok() {
-            spin(&theirs, most);
+        if pin::pin_self(&[victim]).is_ok() {
+            spin_victim(&theirs, most);
         }
     });
     let theirs = Arc::clone(&told);
     let (say, hear) = mpsc::channel();
     // The culprit is a thread of its own, so that this one stays on its CPU.
     let shooter = std::thread::spawn(move || {
-        let pinned = pin::to(&[culprit])
+        let pinned = pin::pin_self(&[culprit])
             .ok()
             .and_then(|()| wait_for_victim(&theirs));
-        let _ = say.send(pinned.and_then(|()| ticks(&theirs, victim)));
+        let _ = say.send(pinned.and_then(|()| ticks_per_hit(&theirs, victim)));
     });
-    let measured = hear.recv_timeout(PATIENCE);
+    let measured = hear.recv_timeout(MAX_MEASURING_TIME);
     told.over.store(true, Ordering::Relaxed);
     // One that gets no CPU is left behind: it ends as soon as it gets one, or with this process.
     if measured.is_ok() {
         let _ = shooter.join();
         let _ = spinner.join();
     }
-    measured.ok().flatten().map(|ticks| line.length(ticks))
+    measured.ok().flatten().map(|ticks| line.ns_of_ticks(ticks))
 }
 
 /// The time that a victim loses by one hit, ns, on two of the CPUs that this process may use and that the kernel does not
 /// isolate; takes half a second of both. `None` where there is only one, or no usable counter, or where others have the CPUs.
 #[must_use]
 pub fn measure_ns() -> Option<u64> {
-    tsc::counter().ok()?;
+    tsc::tsc_quality().ok()?;
     let isolated = Isolation::read(Path::new("/")).all();
-    let mut cpus = pin::allowed().ok()?;
+    let mut cpus = pin::allowed_cpus().ok()?;
     cpus.retain(|cpu| !isolated.contains(cpu));
     match cpus.as_slice() {
-        [culprit, .., victim] => measured(*culprit, *victim).filter(|ns| *ns > 0),
+        [culprit, .., victim] => measure_pair_ns(*culprit, *victim).filter(|ns| *ns > 0),
         _ => None,
     }
 }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_hit_takes_some_time() {
         match measure_ns() {
-            Some(ns) => assert!((50..MOST_NS).contains(&ns), "{ns} ns"),
+            Some(ns) => assert!((50..MAX_INTERRUPT_NS).contains(&ns), "{ns} ns"),
             None => println!(
                 "SKIPPED a_hit_takes_some_time: one CPU, no counter, or others have the CPUs"
             ),

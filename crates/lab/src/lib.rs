@@ -17,36 +17,36 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod answers;
 pub mod arm;
-mod arms;
-pub mod around;
 pub mod attribute;
-mod away;
 pub mod block;
 pub mod churn;
+mod cpu_lost;
+pub mod cpu_watch;
 pub mod curve;
-mod daemons;
 pub mod experiment;
 mod failures;
-mod file;
+pub mod gap_owners;
 pub mod hit;
+pub mod host_api;
 pub mod judge;
+mod kernel_threads;
 pub mod madv;
+mod measure_block;
 pub mod mechanism;
 pub mod memory;
 pub mod params;
 pub mod pin;
 pub mod preload;
-pub mod process;
 pub mod protocol;
-pub mod room;
+pub mod resources;
 pub mod round;
-mod signals;
 pub mod summary;
 pub mod system;
 pub mod tsc;
+mod unnamed_file;
 pub mod victim;
-pub mod watching;
-pub mod who;
 pub mod worker;
+mod worker_answers;
+pub mod worker_handle;
+mod worker_signals;

@@ -6,30 +6,30 @@ use std::ptr::NonNull;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 /// The size of a page.
-pub const PAGE: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 
 /// The size of a huge page.
-pub const HUGE: usize = 2 << 20;
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A private anonymous mapping.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct LabMapping {
     at: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: an address and a length are as good in one thread as in another; the memory of a mapping is only touched by volatile
 // accesses to bytes.
-unsafe impl Send for Mapping {}
+unsafe impl Send for LabMapping {}
 
-impl Mapping {
+impl LabMapping {
     /// Maps so many bytes, rounded up to pages, readable and writable.
     ///
     /// # Errors
     ///
     /// If the kernel has no room.
     pub fn anonymous(bytes: usize) -> io::Result<Self> {
-        Self::map(bytes, MapFlags::PRIVATE | MapFlags::NORESERVE)
+        Self::map_with_flags(bytes, MapFlags::PRIVATE | MapFlags::NORESERVE)
     }
 
     /// The same, at a multiple of `align`, which huge pages need.
@@ -39,7 +39,7 @@ impl Mapping {
     /// If the kernel has no room.
     pub fn aligned(bytes: usize, align: usize) -> io::Result<Self> {
         let whole = Self::anonymous(bytes + align)?;
-        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
         let (start, length) = whole.into_raw();
         let head = start.align_offset(align);
         let tail = length.saturating_sub(head + bytes);
@@ -61,8 +61,8 @@ impl Mapping {
     /// # Errors
     ///
     /// If the kernel has no room.
-    pub fn map(bytes: usize, flags: MapFlags) -> io::Result<Self> {
-        let bytes = bytes.max(1).next_multiple_of(PAGE);
+    pub fn map_with_flags(bytes: usize, flags: MapFlags) -> io::Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
         // SAFETY: the kernel chooses the place, so nothing else is replaced.
         let at = unsafe {
             mm::mmap_anonymous(
@@ -80,7 +80,7 @@ impl Mapping {
     /// # Errors
     ///
     /// If the kernel refuses.
-    pub fn of_file(file: &std::fs::File, bytes: usize) -> io::Result<Self> {
+    pub fn map_file(file: &std::fs::File, bytes: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses the place, so nothing else is replaced.
         let at = unsafe {
             mm::mmap(
@@ -113,13 +113,13 @@ impl Mapping {
     }
 
     /// Writes a byte into every page of it.
-    pub fn touch(&self) {
-        self.touch_first(self.bytes);
+    pub fn touch_pages(&self) {
+        self.touch_first_pages(self.bytes);
     }
 
     /// Writes a byte into every page of its first so many bytes.
-    pub fn touch_first(&self, bytes: usize) {
-        for offset in (0..bytes.min(self.bytes)).step_by(PAGE) {
+    pub fn touch_first_pages(&self, bytes: usize) {
+        for offset in (0..bytes.min(self.bytes)).step_by(PAGE_BYTES) {
             // SAFETY: within the mapping, which lives as long as this.
             unsafe { self.start().add(offset).write_volatile(1) };
         }
@@ -146,11 +146,11 @@ impl Mapping {
     ///
     /// The kernel's; or that it has no such page.
     pub fn advise_page(&self, at: usize, advice: i32) -> io::Result<()> {
-        if at >= self.bytes || !at.is_multiple_of(PAGE) {
+        if at >= self.bytes || !at.is_multiple_of(PAGE_BYTES) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: a page within the mapping; advice changes at most its contents, and nobody relies on those.
-        let ret = unsafe { libc::madvise(self.start().add(at).cast(), PAGE, advice) };
+        let ret = unsafe { libc::madvise(self.start().add(at).cast(), PAGE_BYTES, advice) };
         if ret == 0 {
             Ok(())
         } else {
@@ -163,7 +163,7 @@ impl Mapping {
     /// # Errors
     ///
     /// The kernel's.
-    pub fn protect(&self, bytes: usize, writable: bool) -> io::Result<()> {
+    pub fn set_writable(&self, bytes: usize, writable: bool) -> io::Result<()> {
         let prot = if writable {
             libc::PROT_READ | libc::PROT_WRITE
         } else {
@@ -177,7 +177,7 @@ impl Mapping {
     /// # Errors
     ///
     /// The kernel's.
-    pub fn forbid(&self, bytes: usize) -> io::Result<()> {
+    pub fn forbid_access(&self, bytes: usize) -> io::Result<()> {
         self.change_rights(bytes, libc::PROT_NONE)
     }
 
@@ -200,7 +200,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for LabMapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped here with this length, and no reference into it is kept.
         let _ = unsafe { mm::munmap(self.start().cast(), self.bytes) };

@@ -75,7 +75,7 @@ impl Params {
 /// # Errors
 ///
 /// A line that says how it is written.
-pub fn parse(text: &str) -> Result<(String, u64), String> {
+pub fn parse_param(text: &str) -> Result<(String, u64), String> {
     let wrong =
         || format!("'{text}' is no parameter: write NAME=NUMBER, such as pages=33 or bytes=4G");
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
@@ -107,7 +107,7 @@ mod tests {
     /// Check that defaults hold until something is said, and that unknown names and values out of range are refused.
     #[test]
     fn said_and_unsaid() {
-        let said = |text: &str| Params::new(&[PAGES], &[parse(text).unwrap()]);
+        let said = |text: &str| Params::new(&[PAGES], &[parse_param(text).unwrap()]);
         assert_eq!(Params::new(&[PAGES], &[]).unwrap().get("pages"), 1);
         assert_eq!(said("pages=33").unwrap().get("pages"), 33);
         assert!(said("page=33").unwrap_err().contains("pages"));
@@ -117,8 +117,8 @@ mod tests {
     /// Check that sizes are powers of 1,024 and that what is no number is refused in words, never by a panic.
     #[test]
     fn sizes_are_read() {
-        assert_eq!(parse("bytes=4G"), Ok(("bytes".into(), 4 << 30)));
-        assert_eq!(parse("bytes=2k"), Ok(("bytes".into(), 2048)));
+        assert_eq!(parse_param("bytes=4G"), Ok(("bytes".into(), 4 << 30)));
+        assert_eq!(parse_param("bytes=2k"), Ok(("bytes".into(), 2048)));
         for wrong in [
             "",
             "=",
@@ -131,7 +131,7 @@ mod tests {
             "a=99999999999G",
             "a=é",
         ] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+            assert!(parse_param(wrong).is_err(), "{wrong}");
         }
     }
 }

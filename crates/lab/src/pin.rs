@@ -9,8 +9,8 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 /// # Errors
 ///
 /// If none of them is one that the thread may use.
-pub fn to(cpus: &[u32]) -> io::Result<()> {
-    keep(None, cpus)
+pub fn pin_self(cpus: &[u32]) -> io::Result<()> {
+    set_affinity(None, cpus)
 }
 
 /// Keeps a thread of this process on these CPUs.
@@ -18,11 +18,11 @@ pub fn to(cpus: &[u32]) -> io::Result<()> {
 /// # Errors
 ///
 /// If it has ended, or none of them is one that it may use.
-pub fn thread(thread: Pid, cpus: &[u32]) -> io::Result<()> {
-    keep(Some(thread), cpus)
+pub fn pin_thread(thread: Pid, cpus: &[u32]) -> io::Result<()> {
+    set_affinity(Some(thread), cpus)
 }
 
-fn keep(thread: Option<Pid>, cpus: &[u32]) -> io::Result<()> {
+fn set_affinity(thread: Option<Pid>, cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if let Ok(cpu) = usize::try_from(cpu)
@@ -44,7 +44,7 @@ fn keep(thread: Option<Pid>, cpus: &[u32]) -> io::Result<()> {
 /// # Errors
 ///
 /// If the kernel does not say.
-pub fn allowed() -> io::Result<Vec<u32>> {
+pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     let set = sched_getaffinity(None::<Pid>)?;
     let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
     Ok(cpus.filter_map(|cpu| u32::try_from(cpu).ok()).collect())

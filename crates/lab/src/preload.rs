@@ -10,12 +10,12 @@ use std::path::Path;
 /// # Errors
 ///
 /// The library that is not.
-pub fn check() -> io::Result<()> {
+pub fn check_preloaded() -> io::Result<()> {
     let Ok(named) = std::env::var("LD_PRELOAD") else {
         return Ok(());
     };
     let maps = fs::read_to_string("/proc/self/maps")?;
-    match missing(&named, &maps) {
+    match missing_library(&named, &maps) {
         Some(library) => Err(io::Error::other(format!(
             "{library} is named by LD_PRELOAD and was not loaded: is it a library for this program?"
         ))),
@@ -24,7 +24,7 @@ pub fn check() -> io::Result<()> {
 }
 
 /// The first of the named libraries that is not mapped.
-fn missing<'a>(named: &'a str, maps: &str) -> Option<&'a str> {
+fn missing_library<'a>(named: &'a str, maps: &str) -> Option<&'a str> {
     // The fields of a line: "address perms offset dev inode path".
     let mapped: Vec<&Path> = maps
         .lines()
@@ -41,13 +41,13 @@ fn missing<'a>(named: &'a str, maps: &str) -> Option<&'a str> {
             *m == there
                 || alone
                     && m.file_name()
-                        .is_some_and(|m| stem(m) == stem(path.as_os_str()))
+                        .is_some_and(|m| library_stem(m) == library_stem(path.as_os_str()))
         })
     })
 }
 
 /// A name up to its version, for the named file may be a link to the mapped one: "libmimalloc.so.2" and ".so.2.0".
-fn stem(name: &std::ffi::OsStr) -> String {
+fn library_stem(name: &std::ffi::OsStr) -> String {
     let name = name.to_string_lossy();
     let end = name.find(".so").unwrap_or(name.len());
     name[..end].to_owned()
@@ -63,14 +63,17 @@ mod tests {
         let maps = "7f00-7f01 r-xp 00000000 fe:00 12 /usr/lib/libmimalloc.so.2.0\n\
                     7f01-7f02 rw-p 00000000 00:00 0\n\
                     7f02-7f03 r-xp 00000000 fe:00 13 /opt/a b/libjemalloc.so.2\n";
-        assert_eq!(missing("", maps), None);
-        assert_eq!(missing("/usr/lib/libmimalloc.so.2.0", maps), None);
-        assert_eq!(missing("libmimalloc.so.2", maps), None);
-        assert_eq!(missing("libtcmalloc.so.4", maps), Some("libtcmalloc.so.4"));
+        assert_eq!(missing_library("", maps), None);
+        assert_eq!(missing_library("/usr/lib/libmimalloc.so.2.0", maps), None);
+        assert_eq!(missing_library("libmimalloc.so.2", maps), None);
+        assert_eq!(
+            missing_library("libtcmalloc.so.4", maps),
+            Some("libtcmalloc.so.4")
+        );
         let two = "/usr/lib/libmimalloc.so.2.0:/opt/none.so";
-        assert_eq!(missing(two, maps), Some("/opt/none.so"));
+        assert_eq!(missing_library(two, maps), Some("/opt/none.so"));
         // this test's own program is mapped, by a link too
         let own = fs::read_to_string("/proc/self/maps").unwrap();
-        assert_eq!(missing("/proc/self/exe", &own), None);
+        assert_eq!(missing_library("/proc/self/exe", &own), None);
     }
 }

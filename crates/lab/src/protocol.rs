@@ -7,15 +7,15 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::arm::Mode;
+use crate::arm::VictimActivity;
 use crate::mechanism;
 use crate::params::Params;
-use crate::tsc::Moment;
+use crate::tsc::TscMoment;
 
 /// The part that a worker plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum WorkerRole {
     /// Culprit and victim in one address space.
     Both,
     /// The culprit alone: the sham.
@@ -24,40 +24,41 @@ pub enum Role {
 
 /// The setup of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Setup {
+pub struct WorkerSetup {
     /// The mechanism's name.
     pub mechanism: String,
     /// Its parameters.
     pub params: Params,
     /// The part that this worker plays.
-    pub role: Role,
+    pub role: WorkerRole,
     /// Where the culprit runs.
     pub culprit_cpu: u32,
     /// Where the victim runs.
     pub victim_cpu: u32,
     /// Whether the victim spins or sleeps.
-    pub mode: Mode,
+    pub mode: VictimActivity,
 }
 
 /// The longest time that any operation may take. The slowest wait for a disk or a daemon.
-const PATIENCE: Duration = Duration::from_secs(60);
+const OPERATION_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest time that each gigabyte of it may take besides: of small pages, on a machine that is busy and swaps.
-const FOR_A_GIGABYTE: Duration = Duration::from_secs(10);
+const PATIENCE_PER_GIB: Duration = Duration::from_secs(10);
 
-impl Setup {
+impl WorkerSetup {
     /// The longest time that an operation, or its preparation, may take; beyond that it hangs.
     #[must_use]
-    pub fn patience(&self) -> Duration {
-        let work = mechanism::find(&self.mechanism).map_or(0, |m| (m.takes)(&self.params).work);
+    pub fn operation_patience(&self) -> Duration {
+        let work = mechanism::mechanism_by_name(&self.mechanism)
+            .map_or(0, |m| (m.takes)(&self.params).work);
         let gigabytes = u32::try_from(work >> 30).unwrap_or(u32::MAX).min(64);
-        PATIENCE + FOR_A_GIGABYTE * gigabytes
+        OPERATION_PATIENCE + PATIENCE_PER_GIB * gigabytes
     }
 }
 
 /// The order for one block.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Block {
+pub struct BlockOrder {
     /// Its length, ns.
     pub ns: u64,
     /// Whether the culprit works in it.
@@ -71,32 +72,32 @@ pub struct Block {
 /// An order of the lab to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Order {
+pub enum WorkerOrder {
     /// Get ready.
-    Setup(Setup),
+    Setup(WorkerSetup),
     /// Prepare a block in which the culprit works once.
     Prepare,
     /// Do a block.
-    Block(Block),
+    Block(BlockOrder),
 }
 
 /// An answer of a worker to the lab.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum WorkerAnswer {
     /// It is ready.
-    Ready(Ready),
+    Ready(WorkerReady),
     /// The block is prepared.
     Prepared,
     /// A block is done; gaps and operations follow.
-    Done(Done),
+    Done(BlockResult),
     /// It can't: why, in words.
     Failed(String),
 }
 
 /// The state of a worker that is ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ready {
+pub struct WorkerReady {
     /// The victim's thread, 0 where there is none.
     pub victim_tid: u32,
     /// A turn that takes so long is a gap, ns.
@@ -107,11 +108,11 @@ pub struct Ready {
 
 /// The result of a block.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Done {
+pub struct BlockResult {
     /// A moment before it.
-    pub from: Moment,
+    pub from: TscMoment,
     /// A moment after it.
-    pub to: Moment,
+    pub to: TscMoment,
     /// The first and the last reading of the victim's spin; both 0 where it did not spin.
     pub spun: (u64, u64),
     /// Turns of the spin that were no gaps: their length in ticks and their number.
@@ -123,14 +124,14 @@ pub struct Done {
 }
 
 /// A beginning and either a length (gaps) or an end (operations), ticks.
-pub type Stamp = (u64, u64);
+pub type TickPair = (u64, u64);
 
 /// Sends one line.
 ///
 /// # Errors
 ///
 /// If the other side has gone.
-pub fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+pub fn send_line(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     out.write_all(&line)?;
@@ -142,7 +143,7 @@ pub fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
 /// # Errors
 ///
 /// If it is no such message.
-pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+pub fn receive_line<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -155,7 +156,7 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Optio
 /// # Errors
 ///
 /// If the other side has gone.
-pub fn send_stamps(out: &mut impl Write, stamps: impl Iterator<Item = Stamp>) -> io::Result<()> {
+pub fn send_stamps(out: &mut impl Write, stamps: impl Iterator<Item = TickPair>) -> io::Result<()> {
     let mut bytes = Vec::new();
     for (a, b) in stamps {
         bytes.extend_from_slice(&a.to_ne_bytes());
@@ -166,15 +167,15 @@ pub fn send_stamps(out: &mut impl Write, stamps: impl Iterator<Item = Stamp>) ->
 }
 
 /// A worker has no room for more stamps, so a larger number is an error.
-const MOST_STAMPS: usize = 1 << 22;
+const MAX_STAMPS: usize = 1 << 22;
 
 /// Receives so many stamps.
 ///
 /// # Errors
 ///
 /// If there are fewer, or more than a worker can hold.
-pub fn receive_stamps(from: &mut impl Read, count: usize) -> io::Result<Vec<Stamp>> {
-    if count > MOST_STAMPS {
+pub fn receive_stamps(from: &mut impl Read, count: usize) -> io::Result<Vec<TickPair>> {
+    if count > MAX_STAMPS {
         return Err(io::Error::other(format!("{count} stamps in one block")));
     }
     let mut bytes = vec![0; count * 16];
@@ -194,22 +195,22 @@ mod tests {
     #[test]
     fn through_a_pipe() {
         let mut pipe = Vec::new();
-        let order = Order::Block(Block {
+        let order = WorkerOrder::Block(BlockOrder {
             ns: 5,
             operate: true,
             pace_ns: 10,
             once_after_ns: None,
         });
-        send(&mut pipe, &order).unwrap();
+        send_line(&mut pipe, &order).unwrap();
         let stamps = vec![(1, 2), (u64::MAX, 0)];
         send_stamps(&mut pipe, stamps.iter().copied()).unwrap();
         let mut from = pipe.as_slice();
-        let Some(Order::Block(block)) = receive(&mut from).unwrap() else {
+        let Some(WorkerOrder::Block(block)) = receive_line(&mut from).unwrap() else {
             panic!("another order");
         };
         assert!(block.operate && block.ns == 5);
         assert_eq!(receive_stamps(&mut from, 2).unwrap(), stamps);
-        assert!(receive::<Order>(&mut from).unwrap().is_none());
+        assert!(receive_line::<WorkerOrder>(&mut from).unwrap().is_none());
         assert!(receive_stamps(&mut from, 1).is_err());
         assert!(receive_stamps(&mut from, usize::MAX).is_err());
     }

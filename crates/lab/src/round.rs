@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use crate::arm::{Arm, Mode};
-use crate::attribute::Attributed;
-use crate::mechanism::Timing;
+use crate::arm::{Arm, VictimActivity};
+use crate::attribute::ClassifiedBlock;
+use crate::mechanism::OperationTiming;
 use crate::tsc::monotonic_ns;
 
 /// The default length of a block.
-pub const BLOCK_MS: u64 = 150;
+pub const DEFAULT_BLOCK_MS: u64 = 150;
 
 /// The default time from the start of one operation to that of the next.
-pub const PACE_US: u64 = 10;
+pub const DEFAULT_PACE_US: u64 = 10;
 
 /// The settings of an experiment.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ExperimentOptions {
     /// The victim's CPU.
     pub victim_cpu: u32,
     /// The culprit's CPU.
@@ -29,14 +29,14 @@ pub struct Options {
     /// How soon one operation may follow the start of the last.
     pub pace: Duration,
     /// Whether the victim spins or sleeps.
-    pub mode: Mode,
+    pub mode: VictimActivity,
     /// The seed of the order of the arms.
     pub seed: u64,
     /// Rounds at most; 0 is as many as the budget allows.
     pub rounds: usize,
 }
 
-impl Options {
+impl ExperimentOptions {
     /// The defaults: a victim that spins, and as many rounds as the answer takes.
     #[must_use]
     pub fn new(victim_cpu: u32, culprit_cpu: u32, budget: Duration) -> Self {
@@ -45,9 +45,9 @@ impl Options {
             culprit_cpu,
             budget,
             may_stretch: false,
-            block: Duration::from_millis(BLOCK_MS),
-            pace: Duration::from_micros(PACE_US),
-            mode: Mode::Spin,
+            block: Duration::from_millis(DEFAULT_BLOCK_MS),
+            pace: Duration::from_micros(DEFAULT_PACE_US),
+            mode: VictimActivity::Spin,
             seed: monotonic_ns(),
             rounds: 0,
         }
@@ -56,18 +56,18 @@ impl Options {
 
 /// A block of one arm.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredBlock {
     /// The arm.
     pub arm: Arm,
     /// The block with its classified gaps.
-    pub block: Attributed,
+    pub block: ClassifiedBlock,
     /// Why it does not count, if it does not.
-    pub invalid: Option<Invalid>,
+    pub invalid: Option<InvalidReason>,
 }
 
 /// Why a block does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Invalid {
+pub enum InvalidReason {
     /// The probe lost records.
     Lost,
     /// The victim had its CPU for less than a fifth of the block.
@@ -78,10 +78,10 @@ pub enum Invalid {
     Failed,
 }
 
-impl Invalid {
+impl InvalidReason {
     /// The reason in words.
     #[must_use]
-    pub fn why(self) -> &'static str {
+    pub fn reason(self) -> &'static str {
         match self {
             Self::Lost => "the probe lost records",
             Self::Away => "others had the victim's CPU for more than four fifths of the time",
@@ -94,28 +94,30 @@ impl Invalid {
 }
 
 /// One block of each arm.
-pub type Round = Vec<Measured>;
+pub type Round = Vec<MeasuredBlock>;
 
 /// The block of an arm, if it counts.
-pub(crate) fn block_of(round: &Round, arm: Arm) -> Option<&Attributed> {
+pub(crate) fn valid_block(round: &Round, arm: Arm) -> Option<&ClassifiedBlock> {
     let found = round.iter().find(|m| m.arm == arm && m.invalid.is_none())?;
     Some(&found.block)
 }
 
 /// Whether the round counts: the three arms that are compared are valid, and no operation failed.
-pub(crate) fn counts(round: &Round) -> bool {
-    let valid = |arm| block_of(round, arm).is_some();
+pub(crate) fn is_valid_round(round: &Round) -> bool {
+    let valid = |arm| valid_block(round, arm).is_some();
     // A failed operation tells nothing, not even that it was short.
-    let failed = round.iter().any(|m| m.invalid == Some(Invalid::Failed));
+    let failed = round
+        .iter()
+        .any(|m| m.invalid == Some(InvalidReason::Failed));
     valid(Arm::Idle) && valid(Arm::Sham) && valid(Arm::Real) && !failed
 }
 
 /// Operations that tell something of the victim. One that is done once takes so long that on a busy machine the victim is always
 /// away for a part of it: it tells less then, but still something.
 #[must_use]
-pub fn operations(block: &Attributed, timing: Timing) -> u64 {
+pub fn telling_operations(block: &ClassifiedBlock, timing: OperationTiming) -> u64 {
     match timing {
-        Timing::Repeated | Timing::Slow { .. } => block.counted_ops,
-        Timing::Once { .. } => block.whole_ops,
+        OperationTiming::Repeated | OperationTiming::Slow { .. } => block.counted_ops,
+        OperationTiming::Once { .. } => block.whole_ops,
     }
 }

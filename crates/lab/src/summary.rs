@@ -8,24 +8,24 @@ use quell_event::Backtraces;
 use quell_stats::{Difference, median, quantile};
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{Arm, Mode};
-use crate::attribute::{Attributed, Class};
+use crate::arm::{Arm, VictimActivity};
+use crate::attribute::{ClassifiedBlock, GapClass};
 use crate::experiment::Outcome;
-use crate::judge::{Effect, Judgement, Verdict};
-use crate::mechanism::{Mechanism, Timing};
+use crate::gap_owners::OwnedGaps;
+use crate::judge::{ArmEffect, Judgement, LabVerdict};
+use crate::mechanism::{OperationTiming, StallMechanism};
 use crate::params::Params;
-use crate::round::Options;
-use crate::tsc::{Counter, nanoseconds};
-use crate::who::Taken;
-use turns::{percentiles, rounded, timeline, turns};
+use crate::round::ExperimentOptions;
+use crate::tsc::{TscQuality, duration_ns};
+use turns::{median_timeline, turn_histogram, turn_lengths, turn_percentiles};
 
 /// The name of this contract.
-pub const SCHEMA: &str = "quell/lab/1";
+pub const LAB_SCHEMA: &str = "quell/lab/1";
 
 /// One experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Summary {
-    /// [`SCHEMA`].
+pub struct ExperimentSummary {
+    /// [`LAB_SCHEMA`].
     pub schema: String,
     /// The mechanism's name.
     pub experiment: String,
@@ -37,22 +37,22 @@ pub struct Summary {
     /// The values of its parameters.
     pub params: Params,
     /// Whether the victim spun or slept.
-    pub victim: Mode,
+    pub victim: VictimActivity,
     /// The verdict on the real arm against the sham.
-    pub verdict: Verdict,
+    pub verdict: LabVerdict,
     /// Why, in one sentence.
     pub why: String,
     /// The verdict on the control in another address space, against none.
-    pub sham_verdict: Verdict,
+    pub sham_verdict: LabVerdict,
     /// The reason, in one sentence.
     pub sham_why: String,
     /// Whether it was ended early.
     pub interrupted: bool,
     /// The machine on which it was measured.
-    pub machine: Machine,
+    pub machine: MachineSummary,
     /// The settings; files of early versions of quell 0.1 don't have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settings: Option<Settings>,
+    pub settings: Option<SettingsSummary>,
     /// The arms: idle, sham, real, untraced.
     pub arms: BTreeMap<String, ArmSummary>,
     /// Shootdowns at the victim for one operation that fell into the time in which the victim ran.
@@ -74,14 +74,14 @@ pub struct Summary {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EffectSummary {
     /// Stall with the culprit's name, ppm of the time in which the victim ran.
-    pub stall_ppm: Interval,
+    pub stall_ppm: IntervalSummary,
     /// Time in all gaps, whatever their cause, ppm.
-    pub all_gaps_ppm: Interval,
+    pub all_gaps_ppm: IntervalSummary,
     /// The same, sham less idle: the culprit's effect on other address spaces.
     #[serde(default)]
-    pub sham_all_gaps_ppm: Option<Interval>,
+    pub sham_all_gaps_ppm: Option<IntervalSummary>,
     /// Time in gaps below 0.1 ms, in which no other thread can have run: without the probe less with it, ppm.
-    pub untraced_ppm: Interval,
+    pub untraced_ppm: IntervalSummary,
     /// Time of the victim for one shootdown or fault, ns.
     pub ns_per_event: Option<f64>,
     /// The median length of a gap of the culprit's, ns.
@@ -93,7 +93,7 @@ pub struct EffectSummary {
 
 /// A difference with its interval. JSON has no number for an infinite end: null.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Interval {
+pub struct IntervalSummary {
     /// The median of the differences.
     pub difference: f64,
     /// The interval that holds it with 95 % certainty.
@@ -102,7 +102,7 @@ pub struct Interval {
     pub signs: (usize, usize),
 }
 
-impl From<Difference> for Interval {
+impl From<Difference> for IntervalSummary {
     fn from(d: Difference) -> Self {
         let finite = |end: f64| end.is_finite().then_some(end);
         Self {
@@ -115,7 +115,7 @@ impl From<Difference> for Interval {
 
 /// The machine on which it was measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct MachineSummary {
     /// The kernel's release.
     pub kernel: String,
     /// The CPU's name.
@@ -126,7 +126,7 @@ pub struct Machine {
     pub virtual_machine: bool,
     /// The quality of its time stamp counter. Older files are of CPUs that promise one rate.
     #[serde(default)]
-    pub counter: Counter,
+    pub counter: TscQuality,
     /// Where the victim ran.
     pub victim_cpu: u32,
     /// Where the culprit ran.
@@ -135,7 +135,7 @@ pub struct Machine {
 
 /// The settings of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct SettingsSummary {
     /// quell's version.
     pub quell: String,
     /// The length of a block, ns.
@@ -152,13 +152,13 @@ pub struct Settings {
     pub gap_limit_ns: u64,
 }
 
-impl Settings {
-    fn new(mechanism: &Mechanism, options: &Options, gap_limit_ns: u64) -> Self {
+impl SettingsSummary {
+    fn new(mechanism: &StallMechanism, options: &ExperimentOptions, gap_limit_ns: u64) -> Self {
         Self {
             quell: env!("CARGO_PKG_VERSION").to_owned(),
-            block_ns: nanoseconds(mechanism.timing.block().unwrap_or(options.block)),
-            pace_ns: nanoseconds(options.pace),
-            budget_ns: nanoseconds(options.budget),
+            block_ns: duration_ns(mechanism.timing.block_time().unwrap_or(options.block)),
+            pace_ns: duration_ns(options.pace),
+            budget_ns: duration_ns(options.budget),
             rounds: options.rounds,
             seed: options.seed,
             gap_limit_ns,
@@ -193,7 +193,7 @@ pub struct ArmSummary {
     pub gaps: BTreeMap<String, (u64, u64)>,
     /// The same by the process that answers for them. The untraced arm has none, and neither have files of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by: Vec<Taken>,
+    pub by: Vec<OwnedGaps>,
     /// Length of a turn of the victim's spin, gaps included, those of class sched not: percentiles that at least 100
     /// turns lie beyond, ns.
     pub turn_ns: BTreeMap<String, u64>,
@@ -202,7 +202,7 @@ pub struct ArmSummary {
     pub histogram: Vec<(u64, u64)>,
     /// One block: begin and length of each gap, its class, whether the culprit caused it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub timeline: Vec<(u64, u64, Class, bool)>,
+    pub timeline: Vec<(u64, u64, GapClass, bool)>,
     /// The number of gaps of that block, if the timeline does not hold the first of them but, over the whole block, the culprit's
     /// and the longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,14 +212,14 @@ pub struct ArmSummary {
     pub timeline_ops: Vec<(u64, u64)>,
 }
 
-impl Summary {
+impl ExperimentSummary {
     /// Sums up an outcome.
     #[must_use]
     pub fn new(
-        mechanism: &Mechanism,
+        mechanism: &StallMechanism,
         params: &Params,
-        options: &Options,
-        machine: Machine,
+        options: &ExperimentOptions,
+        machine: MachineSummary,
         outcome: &Outcome,
     ) -> Self {
         let Judgement {
@@ -235,11 +235,11 @@ impl Summary {
             matched,
             expected_per_op,
         } = &outcome.judgement;
-        let verdict = |e: &Effect| (e.verdict, e.why.clone());
+        let verdict = |e: &ArmEffect| (e.verdict, e.why.clone());
         let ((verdict, why), (sham_verdict, sham_why)) = (verdict(real), verdict(sham));
-        let once = matches!(mechanism.timing, Timing::Once { .. });
+        let once = matches!(mechanism.timing, OperationTiming::Once { .. });
         Self {
-            schema: SCHEMA.to_owned(),
+            schema: LAB_SCHEMA.to_owned(),
             experiment: mechanism.name.to_owned(),
             about: mechanism.about.to_owned(),
             note: outcome.note.clone(),
@@ -251,7 +251,11 @@ impl Summary {
             sham_why,
             interrupted: outcome.interrupted,
             machine,
-            settings: Some(Settings::new(mechanism, options, outcome.gap_limit_ns)),
+            settings: Some(SettingsSummary::new(
+                mechanism,
+                options,
+                outcome.gap_limit_ns,
+            )),
             arms: Arm::ALL
                 .into_iter()
                 .map(|arm| {
@@ -313,15 +317,15 @@ impl ArmSummary {
                 .flatten()
                 .filter(move |m| m.arm == arm)
         };
-        let blocks: Vec<&Attributed> = of_arm()
+        let blocks: Vec<&ClassifiedBlock> = of_arm()
             .filter(|m| m.invalid.is_none())
             .map(|m| &m.block)
             .collect();
         let mut invalid = BTreeMap::new();
         for why in of_arm().filter_map(|m| m.invalid) {
-            *invalid.entry(why.why().to_owned()).or_insert(0) += 1;
+            *invalid.entry(why.reason().to_owned()).or_insert(0) += 1;
         }
-        let sum = |of: fn(&Attributed) -> u64| blocks.iter().map(|b| of(b)).sum::<u64>();
+        let sum = |of: fn(&ClassifiedBlock) -> u64| blocks.iter().map(|b| of(b)).sum::<u64>();
         let mut gaps = BTreeMap::new();
         for told in blocks.iter().flat_map(|b| &b.gaps) {
             let entry: &mut (u64, u64) = gaps.entry(told.class.name().to_owned()).or_default();
@@ -341,14 +345,14 @@ impl ArmSummary {
         let by = if arm == Arm::Untraced {
             Vec::new()
         } else {
-            outcome.processes.taken(arm, &blocks)
+            outcome.processes.gaps_by_owner(arm, &blocks)
         };
-        let turns = turns(&blocks);
-        let timeline = timeline(&blocks, once);
+        let turns = turn_lengths(&blocks);
+        let timeline = median_timeline(&blocks, once);
         Self {
             blocks: blocks.len(),
             invalid,
-            ran_ns: sum(Attributed::ran_ns),
+            ran_ns: sum(ClassifiedBlock::ran_ns),
             away_ns: sum(|b| b.away_ns),
             ops: u64::try_from(lengths.len()).unwrap_or(0),
             op_ns,
@@ -358,8 +362,8 @@ impl ArmSummary {
             stall_ppm: median(&ppm),
             gaps,
             by,
-            turn_ns: percentiles(&turns),
-            histogram: rounded(&turns),
+            turn_ns: turn_percentiles(&turns),
+            histogram: turn_histogram(&turns),
             timeline: timeline.gaps,
             timeline_of: timeline.of,
             timeline_ops: timeline.ops,
@@ -374,14 +378,14 @@ impl ArmSummary {
 
     /// So many ns of a class for a million ns that the victim ran.
     #[must_use]
-    pub fn class_ppm(&self, class: Class) -> f64 {
+    pub fn class_ppm(&self, class: GapClass) -> f64 {
         let ns = self.gaps.get(class.name()).map_or(0, |(_, ns)| *ns);
         ns as f64 * 1e6 / self.ran_ns.max(1) as f64
     }
 
     /// Gaps of a class for a second that the victim ran.
     #[must_use]
-    pub fn class_rate(&self, class: Class) -> f64 {
+    pub fn class_rate(&self, class: GapClass) -> f64 {
         let n = self.gaps.get(class.name()).map_or(0, |(n, _)| *n);
         n as f64 * 1e9 / self.ran_ns.max(1) as f64
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[must_use]
-pub fn now() -> u64 {
+pub fn read_tsc() -> u64 {
     let mut cpu = 0;
     // SAFETY: both instructions are in every x86-64 CPU that `is_usable` accepts; they touch no memory but `cpu`.
     unsafe {
@@ -24,14 +24,14 @@ pub fn now() -> u64 {
 /// Other CPUs have no such counter: this reads nanoseconds, so that the crate builds.
 #[cfg(not(target_arch = "x86_64"))]
 #[must_use]
-pub fn now() -> u64 {
+pub fn read_tsc() -> u64 {
     monotonic_ns()
 }
 
 /// The quality of the counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Counter {
+pub enum TscQuality {
     /// The CPU promises that it runs at one rate whatever the CPU does. Linux keeps the counters of all CPUs together or
     /// gives them up.
     #[default]
@@ -42,25 +42,25 @@ pub enum Counter {
 
 /// How far a counter that promises nothing may be from the line through its first and last reading, ns. Gaps are laid beside the
 /// probe's records by both clocks: a larger error shows as shootdowns that lie in no gap.
-const MOST_OFF_NS: u64 = 50_000;
+const MAX_OFFSET_NS: u64 = 50_000;
 
 /// The number of readings of such a counter, and the time between two.
-const READINGS: usize = 8;
-const BETWEEN: Duration = Duration::from_millis(10);
+const CHECK_READINGS: usize = 8;
+const READING_PAUSE: Duration = Duration::from_millis(10);
 
 /// The quality of the counter, if it can be used; found out once, for to measure it takes a tenth of a second.
 ///
 /// # Errors
 ///
 /// Why it can't, in words.
-pub fn counter() -> Result<Counter, String> {
-    static KNOWN: OnceLock<Result<Counter, String>> = OnceLock::new();
-    KNOWN.get_or_init(looked_at).clone()
+pub fn tsc_quality() -> Result<TscQuality, String> {
+    static KNOWN_QUALITY: OnceLock<Result<TscQuality, String>> = OnceLock::new();
+    KNOWN_QUALITY.get_or_init(check_tsc).clone()
 }
 
 /// It must be read with RDTSCP (CPUID 0x80000001, EDX bit 27), and run at one rate (0x80000007, EDX bit 8).
 #[cfg(target_arch = "x86_64")]
-fn looked_at() -> Result<Counter, String> {
+fn check_tsc() -> Result<TscQuality, String> {
     use core::arch::x86_64::__cpuid;
     let edx = |leaf| (__cpuid(0x8000_0000).eax >= leaf).then(|| __cpuid(leaf).edx);
     let has = |leaf, bit: u32| edx(leaf).is_some_and(|edx| edx & (1_u32 << bit) != 0);
@@ -68,10 +68,10 @@ fn looked_at() -> Result<Counter, String> {
         return Err("this CPU can't read its time stamp counter in order (flag rdtscp)".to_owned());
     }
     if has(0x8000_0007, 8) {
-        return Ok(Counter::Promised);
+        return Ok(TscQuality::Promised);
     }
-    match farthest() {
-        Ok(off) if off <= MOST_OFF_NS => Ok(Counter::Measured),
+    match largest_offset_ns() {
+        Ok(off) if off <= MAX_OFFSET_NS => Ok(TscQuality::Measured),
         Ok(off) => Err(format!(
             "this CPU's time stamp counter does not run at one rate: it promises nothing (flag nonstop_tsc), and was {} µs \
              off beside the clock",
@@ -85,36 +85,36 @@ fn looked_at() -> Result<Counter, String> {
 
 /// The lab needs an x86-64 CPU.
 #[cfg(not(target_arch = "x86_64"))]
-fn looked_at() -> Result<Counter, String> {
+fn check_tsc() -> Result<TscQuality, String> {
     Err("this CPU has no time stamp counter: the lab takes an x86-64 CPU".to_owned())
 }
 
 /// Whether the counter can be used.
 #[must_use]
-pub fn is_usable() -> bool {
-    counter().is_ok()
+pub fn is_tsc_usable() -> bool {
+    tsc_quality().is_ok()
 }
 
 /// Reads the counter and the clock on one CPU after the other, and returns the largest distance of a reading from the line, ns.
 #[cfg(target_arch = "x86_64")]
-fn farthest() -> std::io::Result<u64> {
-    let cpus = crate::pin::allowed()?;
+fn largest_offset_ns() -> std::io::Result<u64> {
+    let cpus = crate::pin::allowed_cpus()?;
     let mut readings = Vec::new();
-    let read = |readings: &mut Vec<Moment>| {
-        for cpu in cpus.iter().cycle().take(READINGS.max(cpus.len() + 1)) {
-            crate::pin::to(&[*cpu])?;
-            readings.push(Moment::now());
-            std::thread::sleep(BETWEEN);
+    let read = |readings: &mut Vec<TscMoment>| {
+        for cpu in cpus.iter().cycle().take(CHECK_READINGS.max(cpus.len() + 1)) {
+            crate::pin::pin_self(&[*cpu])?;
+            readings.push(TscMoment::read_tsc());
+            std::thread::sleep(READING_PAUSE);
         }
         Ok(())
     };
     let done = read(&mut readings);
-    crate::pin::to(&cpus)?;
-    done.map(|()| off(&readings))
+    crate::pin::pin_self(&cpus)?;
+    done.map(|()| offset_from_line_ns(&readings))
 }
 
 /// The largest distance of a reading from the line through the first and the last, ns.
-fn off(readings: &[Moment]) -> u64 {
+fn offset_from_line_ns(readings: &[TscMoment]) -> u64 {
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
         return 0;
     };
@@ -122,8 +122,8 @@ fn off(readings: &[Moment]) -> u64 {
     if !readings.is_sorted_by_key(|r| r.tsc) {
         return u64::MAX;
     }
-    let line = Line::through(*first, *last);
-    let off = readings.iter().map(|r| line.at(r.tsc).abs_diff(r.ns));
+    let line = TscLine::through_moments(*first, *last);
+    let off = readings.iter().map(|r| line.ns_at(r.tsc).abs_diff(r.ns));
     off.max().unwrap_or(0)
 }
 
@@ -136,28 +136,28 @@ pub fn monotonic_ns() -> u64 {
 
 /// A length of time in ns, as both clocks and the workers have it.
 #[must_use]
-pub fn nanoseconds(time: Duration) -> u64 {
+pub fn duration_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct TscMoment {
     /// The reading of the counter.
     pub tsc: u64,
     /// The time of `CLOCK_MONOTONIC`.
     pub ns: u64,
 }
 
-impl Moment {
+impl TscMoment {
     /// The present moment: of several readings the one in which the least time passed between the two readings of the counter, so
     /// that an interrupt in the middle moves nothing.
     #[must_use]
-    pub fn now() -> Self {
+    pub fn read_tsc() -> Self {
         let read = || {
-            let before = now();
+            let before = read_tsc();
             let ns = monotonic_ns();
-            let after = now();
+            let after = read_tsc();
             let middle = before + (after - before) / 2;
             (after - before, Self { tsc: middle, ns })
         };
@@ -175,15 +175,15 @@ impl Moment {
 /// Converts readings of the counter to ns, by the line through two moments. NTP bends `CLOCK_MONOTONIC` by up to 500 ppm and
 /// slowly (adjtimex(2)), so that a line holds for a block of a second within some ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
-    from: Moment,
+pub struct TscLine {
+    from: TscMoment,
     ns_per_tick: f64,
 }
 
-impl Line {
+impl TscLine {
     /// The line through these two; one tick is a ns where they are the same.
     #[must_use]
-    pub fn through(from: Moment, to: Moment) -> Self {
+    pub fn through_moments(from: TscMoment, to: TscMoment) -> Self {
         let ticks = to.tsc.saturating_sub(from.tsc);
         let ns_per_tick = if ticks == 0 {
             1.0
@@ -195,19 +195,19 @@ impl Line {
 
     /// The time at which the counter read this.
     #[must_use]
-    pub fn at(&self, tsc: u64) -> u64 {
+    pub fn ns_at(&self, tsc: u64) -> u64 {
         if tsc >= self.from.tsc {
-            self.from.ns + self.length(tsc - self.from.tsc)
+            self.from.ns + self.ns_of_ticks(tsc - self.from.tsc)
         } else {
             self.from
                 .ns
-                .saturating_sub(self.length(self.from.tsc - tsc))
+                .saturating_sub(self.ns_of_ticks(self.from.tsc - tsc))
         }
     }
 
     /// The length of so many ticks, ns.
     #[must_use]
-    pub fn length(&self, ticks: u64) -> u64 {
+    pub fn ns_of_ticks(&self, ticks: u64) -> u64 {
         (ticks as f64 * self.ns_per_tick).round() as u64
     }
 }
@@ -219,63 +219,63 @@ mod tests {
     /// Check that the line meets both of its moments, and goes on beyond them at the same rate.
     #[test]
     fn line_meets_its_moments() {
-        let from = Moment { tsc: 1000, ns: 50 };
-        let to = Moment {
+        let from = TscMoment { tsc: 1000, ns: 50 };
+        let to = TscMoment {
             tsc: 3000,
             ns: 1050,
         };
-        let line = Line::through(from, to);
+        let line = TscLine::through_moments(from, to);
         assert_eq!(
-            [1000, 3000, 5000, 900].map(|t| line.at(t)),
+            [1000, 3000, 5000, 900].map(|t| line.ns_at(t)),
             [50, 1050, 2050, 0]
         );
-        assert_eq!(line.length(7), 4);
-        assert_eq!(Line::through(from, from).at(1005), 55);
+        assert_eq!(line.ns_of_ticks(7), 4);
+        assert_eq!(TscLine::through_moments(from, from).ns_at(1005), 55);
     }
 
     /// Check that readings on a line are near it, that one that is not is far, and that a counter that goes backwards is
     /// refused.
     #[test]
     fn counters_that_promise_nothing() {
-        let reading = |tsc: u64, ns: u64| Moment { tsc, ns };
+        let reading = |tsc: u64, ns: u64| TscMoment { tsc, ns };
         let even: Vec<_> = (0..8).map(|i| reading(i * 3000, i * 1000)).collect();
-        assert!(off(&even) <= 1);
+        assert!(offset_from_line_ns(&even) <= 1);
         let mut late = even.clone();
         late[4].ns += 70;
-        assert_eq!(off(&late), 70);
+        assert_eq!(offset_from_line_ns(&late), 70);
         let mut back = even;
         back[4].tsc = 0;
-        assert_eq!(off(&back), u64::MAX);
-        assert_eq!(off(&[]), 0);
+        assert_eq!(offset_from_line_ns(&back), u64::MAX);
+        assert_eq!(offset_from_line_ns(&[]), 0);
     }
 
     /// Check that this machine's counter is one that keeps to its line, whatever it promises.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn this_counter_keeps_to_its_line() {
-        if !is_usable() {
+        if !is_tsc_usable() {
             return;
         }
-        let before = crate::pin::allowed().unwrap();
+        let before = crate::pin::allowed_cpus().unwrap();
         // what is put off its CPU between two readings is far off, but not each time
-        let off: Vec<u64> = (0..10).map(|_| farthest().unwrap()).collect();
+        let off: Vec<u64> = (0..10).map(|_| largest_offset_ns().unwrap()).collect();
         assert!(off.iter().any(|ns| *ns < 1_000_000), "{off:?} ns off");
-        assert_eq!(crate::pin::allowed().unwrap(), before);
+        assert_eq!(crate::pin::allowed_cpus().unwrap(), before);
     }
 
     /// Check that the counter goes forward and agrees with the clock over a few ms, within one part in a hundred.
     #[test]
     fn counter_agrees_with_the_clock() {
-        if !is_usable() {
+        if !is_tsc_usable() {
             return;
         }
         let off = || {
-            let from = Moment::now();
+            let from = TscMoment::read_tsc();
             std::thread::sleep(Duration::from_millis(20));
-            let middle = Moment::now();
+            let middle = TscMoment::read_tsc();
             std::thread::sleep(Duration::from_millis(20));
-            let line = Line::through(from, Moment::now());
-            line.at(middle.tsc).abs_diff(middle.ns)
+            let line = TscLine::through_moments(from, TscMoment::read_tsc());
+            line.ns_at(middle.tsc).abs_diff(middle.ns)
         };
         // as above
         let off: Vec<u64> = (0..10).map(|_| off()).collect();

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::memory::PAGE;
+use crate::memory::PAGE_BYTES;
 use crate::tsc;
 
 /// Memory that the victim touches while it spins, one page a turn.
@@ -12,16 +12,16 @@ use crate::tsc;
 /// mapped, readable, and writable where it is written, whenever the victim is not at rest. The worker waits for that rest before
 /// it asks the mechanism for anything else, or lets go of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Touch {
+pub struct TouchedMemory {
     at: *mut u8,
     bytes: usize,
     write: bool,
 }
 
 // SAFETY: an address and a length; `Victim::spin` says who keeps the memory there.
-unsafe impl Send for Touch {}
+unsafe impl Send for TouchedMemory {}
 
-impl Touch {
+impl TouchedMemory {
     /// Takes every page of so many bytes from there, to be written or read.
     #[must_use]
     pub(crate) fn new(at: *mut u8, bytes: usize, write: bool) -> Self {
@@ -29,25 +29,25 @@ impl Touch {
     }
 
     /// Touches all of its pages once.
-    pub(crate) fn once(&self) {
-        for page in 0..self.pages() {
+    pub(crate) fn touch_all(&self) {
+        for page in 0..self.page_count() {
             // SAFETY: below the number of pages; whoever made this keeps the memory mapped meanwhile.
-            unsafe { self.page(page) };
+            unsafe { self.touch_page(page) };
         }
     }
 
-    fn pages(&self) -> usize {
-        self.bytes / PAGE
+    fn page_count(&self) -> usize {
+        self.bytes / PAGE_BYTES
     }
 
     /// # Safety
     ///
     /// The page is one of them, and they are mapped and readable, and writable where they are written.
     #[inline(always)]
-    unsafe fn page(&self, page: usize) {
+    unsafe fn touch_page(&self, page: usize) {
         // SAFETY: the caller's promise.
         unsafe {
-            let at = self.at.add(page * PAGE);
+            let at = self.at.add(page * PAGE_BYTES);
             if self.write {
                 at.write_volatile(page as u8);
             } else {
@@ -59,7 +59,7 @@ impl Touch {
 
 /// A gap: from one reading of the counter to the next, ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct TickGap {
     /// The last reading before it.
     pub begin: u64,
     /// Its length.
@@ -67,23 +67,23 @@ pub struct Gap {
 }
 
 /// A turn of the spin that takes so many times the shortest is a gap. The shortest interrupt takes about 20 times a turn.
-const OF_SHORTEST: usize = 8;
+const GAP_PER_SHORTEST: usize = 8;
 
 /// A gap also takes so many times as long as all turns but one of a thousand: a victim that goes through much memory waits for
 /// page walks and cache lines in many of its turns, and those are no stalls.
-const OF_MOST: usize = 2;
+const GAP_PER_MOST: usize = 2;
 
 /// Room for gaps. A block ends early when it is full.
-const MOST_GAPS: usize = 1 << 19;
+const MAX_GAPS: usize = 1 << 19;
 
 /// Turns are counted by their length up to so many ticks; those beyond are gaps.
-pub const SHORT: usize = 4096;
+pub const MAX_TURN_TICKS: usize = 4096;
 
 /// So many turns are enough for calibration; fewer would be those of a CPU that others have.
-const FEWEST_TURNS: u64 = 10_000;
+const MIN_CALIBRATION_TURNS: u64 = 10_000;
 
 /// Calibration is tried so often.
-const SPELLS: u32 = 20;
+const MAX_CALIBRATIONS: u32 = 20;
 
 /// The spinning thread's own memory, all of it touched before it spins.
 #[derive(Debug)]
@@ -91,13 +91,13 @@ pub struct Victim {
     /// The number of turns that were no gaps, by their length in ticks.
     pub turns: Vec<u32>,
     /// The gaps, in order.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<TickGap>,
     limit: u64,
 }
 
 /// The first and the last reading of a spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spun {
+pub struct SpinSpan {
     /// The first.
     pub begin: u64,
     /// The last.
@@ -110,22 +110,22 @@ impl Victim {
     /// # Errors
     ///
     /// If others have it all the time.
-    pub fn calibrated(ticks: u64, touch: Option<Touch>) -> io::Result<Self> {
+    pub fn calibrated(ticks: u64, touch: Option<TouchedMemory>) -> io::Result<Self> {
         let mut victim = Self {
-            turns: vec![0; SHORT],
-            gaps: Vec::with_capacity(MOST_GAPS),
-            limit: SHORT as u64,
+            turns: vec![0; MAX_TURN_TICKS],
+            gaps: Vec::with_capacity(MAX_GAPS),
+            limit: MAX_TURN_TICKS as u64,
         };
         // The kernel gives pages when they are written, which would be gaps of our own making.
-        victim.gaps.resize(MOST_GAPS, Gap { begin: 0, ticks: 0 });
+        victim.gaps.resize(MAX_GAPS, TickGap { begin: 0, ticks: 0 });
         victim.gaps.clear();
         victim.keep_from_forks();
-        for _ in 0..SPELLS {
-            victim.limit = SHORT as u64;
+        for _ in 0..MAX_CALIBRATIONS {
+            victim.limit = MAX_TURN_TICKS as u64;
             victim.spin(ticks, touch, &false.into());
-            victim.limit = limit(&victim.turns);
+            victim.limit = find_gap_limit(&victim.turns);
             let turns: u64 = victim.turns.iter().map(|n| u64::from(*n)).sum();
-            if turns >= FEWEST_TURNS {
+            if turns >= MIN_CALIBRATION_TURNS {
                 return Ok(victim);
             }
         }
@@ -141,7 +141,10 @@ impl Victim {
         let room = self.gaps.spare_capacity_mut();
         let begin = room.as_mut_ptr().expose_provenance();
         let end = begin + size_of_val(room);
-        let (begin, end) = (begin.next_multiple_of(PAGE), end / PAGE * PAGE);
+        let (begin, end) = (
+            begin.next_multiple_of(PAGE_BYTES),
+            end / PAGE_BYTES * PAGE_BYTES,
+        );
         if begin < end {
             // SAFETY: whole pages within the vector's own room; nothing about them changes for this process. A kernel
             // that refuses leaves some faults more.
@@ -157,7 +160,7 @@ impl Victim {
 
     /// A turn of so many ticks is a gap.
     #[must_use]
-    pub fn limit(&self) -> u64 {
+    pub fn gap_limit_ticks(&self) -> u64 {
         self.limit
     }
 
@@ -165,19 +168,24 @@ impl Victim {
     /// does; the touched memory must stay mapped meanwhile.
     ///
     /// `spins` is set once it has touched all of its memory, and looks at the counter.
-    pub fn spin(&mut self, ticks: u64, touch: Option<Touch>, spins: &AtomicBool) -> Spun {
+    pub fn spin(
+        &mut self,
+        ticks: u64,
+        touch: Option<TouchedMemory>,
+        spins: &AtomicBool,
+    ) -> SpinSpan {
         self.turns.fill(0);
         // The vector begins in a page that it shares with the allocator, and so with a child.
         self.gaps.clear();
-        self.gaps.push(Gap { begin: 0, ticks: 0 });
+        self.gaps.push(TickGap { begin: 0, ticks: 0 });
         self.gaps.clear();
-        let pages = touch.as_ref().map_or(0, Touch::pages);
+        let pages = touch.as_ref().map_or(0, TouchedMemory::page_count);
         // Faults that the block before has left behind are not this one's.
         if let Some(touch) = touch {
-            touch.once();
+            touch.touch_all();
         }
         spins.store(true, Ordering::Release);
-        let begin = tsc::now();
+        let begin = tsc::read_tsc();
         let deadline = begin.saturating_add(ticks);
         let mut page = 0;
         let mut last = begin;
@@ -187,10 +195,10 @@ impl Victim {
             {
                 // SAFETY: `page` is below the number of pages; the culprit keeps the memory mapped and readable,
                 // and writable where `write` is set, until the block is over.
-                unsafe { touch.page(page) };
+                unsafe { touch.touch_page(page) };
                 page = if page + 1 == pages { 0 } else { page + 1 };
             }
-            let now = tsc::now();
+            let now = tsc::read_tsc();
             let took = now - last;
             if took < self.limit {
                 // The limit is at most MAX_TURN_TICKS.
@@ -198,22 +206,22 @@ impl Victim {
                     *n += 1;
                 }
             } else {
-                if self.gaps.len() == MOST_GAPS {
+                if self.gaps.len() == MAX_GAPS {
                     break;
                 }
-                self.gaps.push(Gap {
+                self.gaps.push(TickGap {
                     begin: last,
                     ticks: took,
                 });
             }
             last = now;
         }
-        Spun { begin, end: last }
+        SpinSpan { begin, end: last }
     }
 }
 
 /// The length from which on a turn is a gap, ticks, by turns that were measured.
-fn limit(turns: &[u32]) -> u64 {
+fn find_gap_limit(turns: &[u32]) -> u64 {
     let total: u64 = turns.iter().map(|n| u64::from(*n)).sum();
     let shortest = turns.iter().position(|&n| n > 0).unwrap_or(1);
     let mut below = 0;
@@ -221,8 +229,8 @@ fn limit(turns: &[u32]) -> u64 {
         below += u64::from(n);
         below * 1000 >= total * 999
     });
-    let limit = (shortest * OF_SHORTEST).max(most.unwrap_or(0) * OF_MOST);
-    limit.clamp(64, SHORT) as u64
+    let limit = (shortest * GAP_PER_SHORTEST).max(most.unwrap_or(0) * GAP_PER_MOST);
+    limit.clamp(64, MAX_TURN_TICKS) as u64
 }
 
 #[cfg(test)]
@@ -234,25 +242,28 @@ mod tests {
     #[test]
     fn limits() {
         let turns = |of: &[(usize, u32)]| {
-            let mut turns = vec![0; SHORT];
+            let mut turns = vec![0; MAX_TURN_TICKS];
             of.iter().for_each(|&(ticks, n)| turns[ticks] = n);
             turns
         };
-        assert_eq!(limit(&turns(&[(60, 9_999), (3000, 1)])), 480);
-        assert_eq!(limit(&turns(&[(60, 900), (500, 100)])), 1000);
-        assert_eq!(limit(&turns(&[(60, 900), (3000, 100)])), SHORT as u64);
-        assert_eq!(limit(&turns(&[(1, 5)])), 64);
-        assert_eq!(limit(&turns(&[])), 64);
+        assert_eq!(find_gap_limit(&turns(&[(60, 9_999), (3000, 1)])), 480);
+        assert_eq!(find_gap_limit(&turns(&[(60, 900), (500, 100)])), 1000);
+        assert_eq!(
+            find_gap_limit(&turns(&[(60, 900), (3000, 100)])),
+            MAX_TURN_TICKS as u64
+        );
+        assert_eq!(find_gap_limit(&turns(&[(1, 5)])), 64);
+        assert_eq!(find_gap_limit(&turns(&[])), 64);
     }
 
     /// Check that turns and gaps together make up the time that was spun: nothing is left out.
     #[test]
     fn time_adds_up() {
-        if !tsc::is_usable() {
+        if !tsc::is_tsc_usable() {
             return;
         }
-        let mut page = [0_u8; 2 * PAGE];
-        let touch = Some(Touch::new(page.as_mut_ptr(), PAGE, true));
+        let mut page = [0_u8; 2 * PAGE_BYTES];
+        let touch = Some(TouchedMemory::new(page.as_mut_ptr(), PAGE_BYTES, true));
         let mut victim = Victim::calibrated(1 << 22, touch).unwrap();
         let spins = AtomicBool::new(false);
         let spun = victim.spin(1 << 24, touch, &spins);
@@ -266,6 +277,11 @@ mod tests {
         let gaps: u64 = victim.gaps.iter().map(|g| g.ticks).sum();
         assert_eq!(turns + gaps, spun.end - spun.begin);
         assert!(spun.end - spun.begin >= 1 << 24);
-        assert!(victim.gaps.iter().all(|g| g.ticks >= victim.limit()));
+        assert!(
+            victim
+                .gaps
+                .iter()
+                .all(|g| g.ticks >= victim.gap_limit_ticks())
+        );
     }
 }

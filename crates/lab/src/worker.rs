@@ -10,27 +10,30 @@ use std::io::{self, BufRead, Write};
 use std::thread;
 use std::time::Duration;
 
-use crate::arm::Mode;
+use crate::arm::VictimActivity;
 use crate::mechanism::{self, Culprit};
 use crate::pin;
-use crate::protocol::{Answer, Block, Done, Order, Ready, Role, Setup, Stamp};
-use crate::protocol::{receive, send, send_stamps};
-use crate::signals;
-use crate::tsc::{self, Moment};
-use crate::victim::{Spun, Touch, Victim};
-use victim_thread::{Spell, VictimThread};
+use crate::protocol::{
+    BlockOrder, BlockResult, TickPair, WorkerAnswer, WorkerOrder, WorkerReady, WorkerRole,
+    WorkerSetup,
+};
+use crate::protocol::{receive_line, send_line, send_stamps};
+use crate::tsc::{self, TscMoment};
+use crate::victim::{SpinSpan, TouchedMemory, Victim};
+use crate::worker_signals;
+use victim_thread::{VictimOrder, VictimThread};
 
 /// Room for the operations of a block; the culprit rests when it is full.
-const MOST_OPS: usize = 1 << 18;
+const MAX_OPS: usize = 1 << 18;
 
 /// The time in which the victim looks for its shortest turn.
-const CALIBRATE: Duration = Duration::from_millis(20);
+const CALIBRATION_TIME: Duration = Duration::from_millis(20);
 
 /// The lab's own patience ends so much earlier.
-const LATER: Duration = Duration::from_secs(10);
+const PATIENCE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Ends this process after that time, by a signal that nobody handles (alarm(2)); never, if the time is zero.
-fn alarm(time: Duration) {
+fn set_alarm(time: Duration) {
     // SAFETY: a number only.
     unsafe { libc::alarm(u32::try_from(time.as_secs()).unwrap_or(u32::MAX)) };
 }
@@ -40,37 +43,41 @@ fn alarm(time: Duration) {
 /// # Errors
 ///
 /// If the lab has gone, or an order can't be read.
-pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
-    signals::of_a_worker()?;
+pub fn serve_orders(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
+    worker_signals::set_worker_signals()?;
     // It was started as /proc/self/exe, of which the kernel would make "exe".
     rustix::thread::set_name(c"quell-lab")?;
-    let mut crew: Option<Crew> = None;
+    let mut crew: Option<WorkerCrew> = None;
     let mut patience = Duration::ZERO;
-    while let Some(order) = receive(orders)? {
-        if let Order::Setup(setup) = &order {
-            patience = setup.patience();
+    while let Some(order) = receive_line(orders)? {
+        if let WorkerOrder::Setup(setup) = &order {
+            patience = setup.operation_patience();
         }
         let block = match &order {
-            Order::Block(block) => Duration::from_nanos(block.ns),
-            Order::Setup(_) | Order::Prepare => Duration::ZERO,
+            WorkerOrder::Block(block) => Duration::from_nanos(block.ns),
+            WorkerOrder::Setup(_) | WorkerOrder::Prepare => Duration::ZERO,
         };
         // The lab gives up first, and says at which step. Should the lab be stopped then, this ends the worker, whatever call it
         // is in.
-        alarm(patience.saturating_add(block).saturating_add(LATER));
+        set_alarm(
+            patience
+                .saturating_add(block)
+                .saturating_add(PATIENCE_MARGIN),
+        );
         let done = match order {
-            Order::Setup(setup) => Crew::ready(&setup).map(|(ready, made)| {
+            WorkerOrder::Setup(setup) => WorkerCrew::prepare_crew(&setup).map(|(ready, made)| {
                 crew = Some(made);
-                Answer::Ready(ready)
+                WorkerAnswer::Ready(ready)
             }),
-            Order::Prepare => match &mut crew {
-                Some(crew) => crew.prepare().map(|()| Answer::Prepared),
+            WorkerOrder::Prepare => match &mut crew {
+                Some(crew) => crew.prepare_block().map(|()| WorkerAnswer::Prepared),
                 None => Err(io::Error::other("nothing to prepare")),
             },
-            Order::Block(block) => match &mut crew {
-                Some(crew) => match crew.block(block) {
+            WorkerOrder::Block(block) => match &mut crew {
+                Some(crew) => match crew.run_block(block) {
                     Ok(done) => {
-                        alarm(Duration::ZERO);
-                        crew.tell(answers, &done)?;
+                        set_alarm(Duration::ZERO);
+                        crew.send_result(answers, &done)?;
                         continue;
                     }
                     Err(err) => Err(err),
@@ -78,50 +85,50 @@ pub fn work(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<(
                 None => Err(io::Error::other("a block before the setup")),
             },
         };
-        alarm(Duration::ZERO);
-        let answer = done.unwrap_or_else(|err| Answer::Failed(err.to_string()));
-        send(answers, &answer)?;
+        set_alarm(Duration::ZERO);
+        let answer = done.unwrap_or_else(|err| WorkerAnswer::Failed(err.to_string()));
+        send_line(answers, &answer)?;
     }
     Ok(())
 }
 
-struct Crew {
+struct WorkerCrew {
     culprit: Box<dyn Culprit>,
     victim: Option<VictimThread>,
-    mode: Mode,
-    ops: Vec<Stamp>,
+    mode: VictimActivity,
+    ops: Vec<TickPair>,
     /// The next operation is prepared already, in a block that ended before it.
     is_prepared: bool,
     ticks_per_ms: u64,
 }
 
-impl Crew {
-    fn ready(setup: &Setup) -> io::Result<(Ready, Self)> {
-        let mechanism = mechanism::find(&setup.mechanism)
+impl WorkerCrew {
+    fn prepare_crew(setup: &WorkerSetup) -> io::Result<(WorkerReady, Self)> {
+        let mechanism = mechanism::mechanism_by_name(&setup.mechanism)
             .ok_or_else(|| io::Error::other(format!("no mechanism '{}'", setup.mechanism)))?;
         // The culprit's own CPU comes first, and never the victim's, which the sham must leave alone too.
-        let others = pin::allowed()?.into_iter();
+        let others = pin::allowed_cpus()?.into_iter();
         let others = others.filter(|cpu| ![setup.culprit_cpu, setup.victim_cpu].contains(cpu));
         let cpus: Vec<u32> = std::iter::once(setup.culprit_cpu).chain(others).collect();
         // The culprit prepares its memory on the CPU where it will run.
-        pin::to(&[setup.culprit_cpu])?;
+        pin::pin_self(&[setup.culprit_cpu])?;
         let mut culprit = (mechanism.prepare)(&setup.params)?;
-        let note = culprit.spread(&cpus)?;
-        let ticks_per_ms = ticks_per_ms();
-        let calibrate = ticks_per_ms * u64::try_from(CALIBRATE.as_millis()).unwrap_or(1);
+        let note = culprit.spread_threads(&cpus)?;
+        let ticks_per_ms = measure_ticks_per_ms();
+        let calibrate = ticks_per_ms * u64::try_from(CALIBRATION_TIME.as_millis()).unwrap_or(1);
         let victim = match setup.role {
-            Role::Culprit => None,
-            Role::Both => Some(VictimThread::start(
+            WorkerRole::Culprit => None,
+            WorkerRole::Both => Some(VictimThread::start(
                 setup.victim_cpu,
-                culprit.touch(),
+                culprit.touched_memory(),
                 calibrate,
             )?),
         };
-        let mut ops = vec![(0, 0); MOST_OPS];
+        let mut ops = vec![(0, 0); MAX_OPS];
         ops.clear();
         let rests = victim.as_ref().and_then(|v| v.rests.as_ref());
-        let limit_ticks = rests.map_or(0, Victim::limit);
-        let ready = Ready {
+        let limit_ticks = rests.map_or(0, Victim::gap_limit_ticks);
+        let ready = WorkerReady {
             victim_tid: victim.as_ref().map_or(0, |v| v.tid),
             limit_ns: limit_ticks * 1_000_000 / ticks_per_ms,
             note,
@@ -138,34 +145,34 @@ impl Crew {
     }
 
     /// Does the long preparations that are no part of a block.
-    fn prepare(&mut self) -> io::Result<()> {
+    fn prepare_block(&mut self) -> io::Result<()> {
         self.culprit.begin_block()?;
         self.is_prepared = false;
         if let Some(victim) = &mut self.victim {
-            victim.begin(Spell::Warm(self.culprit.warm()))?;
-            victim.end()?;
+            victim.send_order(VictimOrder::Warm(self.culprit.warm_memory()))?;
+            victim.await_end()?;
         }
         Ok(())
     }
 
-    fn block(&mut self, block: Block) -> io::Result<Done> {
-        let ticks = ticks(block.ns, self.ticks_per_ms);
-        let from = Moment::now();
+    fn run_block(&mut self, block: BlockOrder) -> io::Result<BlockResult> {
+        let ticks = at_least_one_tick(block.ns, self.ticks_per_ms);
+        let from = TscMoment::read_tsc();
         if let Some(victim) = &mut self.victim {
             let spell = match self.mode {
-                Mode::Spin => Spell::Spin(ticks),
-                Mode::Sleep => Spell::Sleep(Duration::from_nanos(block.ns)),
+                VictimActivity::Spin => VictimOrder::Spin(ticks),
+                VictimActivity::Sleep => VictimOrder::Sleep(Duration::from_nanos(block.ns)),
             };
-            victim.begin(spell)?;
+            victim.send_order(spell)?;
         }
         let worked = if block.operate {
-            let pace = ticks_of(block.pace_ns, self.ticks_per_ms);
+            let pace = ns_to_ticks(block.pace_ns, self.ticks_per_ms);
             match block.once_after_ns {
                 None => {
                     let alone = self.victim.is_none();
-                    let touch = self.culprit.touch().filter(|_| alone);
-                    let times = Times { ticks, pace };
-                    operate(
+                    let touch = self.culprit.touched_memory().filter(|_| alone);
+                    let times = BlockTicks { ticks, pace };
+                    repeat_operation(
                         &mut *self.culprit,
                         &mut self.ops,
                         &mut self.is_prepared,
@@ -178,7 +185,7 @@ impl Crew {
                         victim.wait_until_it_spins(Duration::from_nanos(block.ns));
                     }
                     thread::sleep(Duration::from_nanos(after.min(block.ns)));
-                    once(&mut *self.culprit, &mut self.ops)
+                    operate_once(&mut *self.culprit, &mut self.ops)
                 }
             }
         } else {
@@ -187,11 +194,11 @@ impl Crew {
             Ok(())
         };
         let spun = match &mut self.victim {
-            Some(victim) => victim.end()?,
-            None => Spun { begin: 0, end: 0 },
+            Some(victim) => victim.await_end()?,
+            None => SpinSpan { begin: 0, end: 0 },
         };
         worked?;
-        let to = Moment::now();
+        let to = TscMoment::read_tsc();
         let rests = self.victim.as_ref().and_then(|v| v.rests.as_ref());
         let sparse = |turns: &[u32]| {
             (0_u32..)
@@ -200,7 +207,7 @@ impl Crew {
                 .map(|(t, n)| (t, *n))
                 .collect()
         };
-        Ok(Done {
+        Ok(BlockResult {
             from,
             to,
             spun: (spun.begin, spun.end),
@@ -210,10 +217,10 @@ impl Crew {
         })
     }
 
-    fn tell(&self, answers: &mut impl Write, done: &Done) -> io::Result<()> {
+    fn send_result(&self, answers: &mut impl Write, done: &BlockResult) -> io::Result<()> {
         let rests = self.victim.as_ref().and_then(|v| v.rests.as_ref());
         let gaps = rests.map(|v| v.gaps.as_slice()).unwrap_or_default();
-        send(answers, &Answer::Done(done.clone()))?;
+        send_line(answers, &WorkerAnswer::Done(done.clone()))?;
         send_stamps(answers, gaps.iter().map(|g| (g.begin, g.ticks)))?;
         send_stamps(answers, self.ops.iter().copied())
     }
@@ -221,7 +228,7 @@ impl Crew {
 
 /// The times of a block, in ticks: its length, and the shortest time from one operation to the next.
 #[derive(Clone, Copy)]
-struct Times {
+struct BlockTicks {
     ticks: u64,
     pace: u64,
 }
@@ -230,37 +237,37 @@ struct Times {
 /// one whose preparation takes longer than a block would never be done otherwise. Without a victim the culprit itself touches the
 /// victim's memory, between operations: otherwise all operations but the first would find nothing to write back, to page out or
 /// to copy, and a control that does less than the culprit is no control.
-fn operate(
+fn repeat_operation(
     culprit: &mut dyn Culprit,
-    ops: &mut Vec<Stamp>,
+    ops: &mut Vec<TickPair>,
     is_prepared: &mut bool,
-    touch: Option<Touch>,
-    times: Times,
+    touch: Option<TouchedMemory>,
+    times: BlockTicks,
 ) -> io::Result<()> {
     ops.clear();
-    let deadline = tsc::now().saturating_add(times.ticks);
+    let deadline = tsc::read_tsc().saturating_add(times.ticks);
     let mut next = 0;
-    while tsc::now() < deadline {
+    while tsc::read_tsc() < deadline {
         if !*is_prepared {
-            culprit.before()?;
+            culprit.prepare_operation()?;
             *is_prepared = true;
         }
         if let Some(touch) = touch {
-            touch.once();
+            touch.touch_all();
         }
         // The wait ends by the counter, and never beyond the deadline.
-        while tsc::now() < next.min(deadline) {
+        while tsc::read_tsc() < next.min(deadline) {
             std::hint::spin_loop();
         }
-        let begin = tsc::now();
+        let begin = tsc::read_tsc();
         if begin >= deadline {
             break;
         }
         *is_prepared = false;
-        culprit.operate()?;
-        let end = tsc::now();
-        culprit.after()?;
-        if ops.len() == MOST_OPS {
+        culprit.run_operation()?;
+        let end = tsc::read_tsc();
+        culprit.clean_up()?;
+        if ops.len() == MAX_OPS {
             // The deadline is looked at before the next operation.
             thread::sleep(Duration::from_millis(1));
             continue;
@@ -272,46 +279,46 @@ fn operate(
 }
 
 /// Does the one operation of a block; it was prepared before the block.
-fn once(culprit: &mut dyn Culprit, ops: &mut Vec<Stamp>) -> io::Result<()> {
+fn operate_once(culprit: &mut dyn Culprit, ops: &mut Vec<TickPair>) -> io::Result<()> {
     ops.clear();
-    let begin = tsc::now();
-    culprit.operate()?;
-    ops.push((begin, tsc::now()));
-    culprit.after()
+    let begin = tsc::read_tsc();
+    culprit.run_operation()?;
+    ops.push((begin, tsc::read_tsc()));
+    culprit.clean_up()
 }
 
-fn ticks_per_ms() -> u64 {
-    let from = Moment::now();
+fn measure_ticks_per_ms() -> u64 {
+    let from = TscMoment::read_tsc();
     thread::sleep(Duration::from_millis(10));
-    let to = Moment::now();
+    let to = TscMoment::read_tsc();
     let ns = to.ns.saturating_sub(from.ns).max(1);
     let per_ms = u128::from(to.tsc.saturating_sub(from.tsc)) * 1_000_000 / u128::from(ns);
     u64::try_from(per_ms).unwrap_or(1).max(1)
 }
 
-fn ticks(ns: u64, per_ms: u64) -> u64 {
-    ticks_of(ns, per_ms).max(1)
+fn at_least_one_tick(ns: u64, per_ms: u64) -> u64 {
+    ns_to_ticks(ns, per_ms).max(1)
 }
 
-fn ticks_of(ns: u64, per_ms: u64) -> u64 {
+fn ns_to_ticks(ns: u64, per_ms: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(per_ms) / 1_000_000).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Mapping, PAGE};
+    use crate::memory::{LabMapping, PAGE_BYTES};
 
     /// Says how often it found its memory as it had left it.
     struct Leaves {
-        mapping: Mapping,
+        mapping: LabMapping,
         unchanged: usize,
     }
 
     impl Culprit for Leaves {
-        fn operate(&mut self) -> io::Result<()> {
+        fn run_operation(&mut self) -> io::Result<()> {
             // SAFETY: within the mapping of two pages.
-            let second = unsafe { self.mapping.start().add(PAGE) };
+            let second = unsafe { self.mapping.start().add(PAGE_BYTES) };
             // SAFETY: the same.
             self.unchanged += usize::from(unsafe { second.read_volatile() } == 0xff);
             // SAFETY: the same.
@@ -323,24 +330,24 @@ mod tests {
     /// Check that a culprit without a victim finds its memory written before every operation, and one with a victim is left alone.
     #[test]
     fn memory_is_touched_in_place_of_a_victim() {
-        let ticks = ticks_per_ms() * 5;
-        let mapping = Mapping::anonymous(2 * PAGE).unwrap();
-        let touch = Touch::new(mapping.start(), mapping.bytes(), true);
-        mapping.touch();
+        let ticks = measure_ticks_per_ms() * 5;
+        let mapping = LabMapping::anonymous(2 * PAGE_BYTES).unwrap();
+        let touch = TouchedMemory::new(mapping.start(), mapping.bytes(), true);
+        mapping.touch_pages();
         let mut culprit = Leaves {
             mapping,
             unchanged: 0,
         };
-        let mut ops = Vec::with_capacity(MOST_OPS);
-        culprit.operate().unwrap();
+        let mut ops = Vec::with_capacity(MAX_OPS);
+        culprit.run_operation().unwrap();
         culprit.unchanged = 0;
-        let mut repeat = |touch: Option<Touch>| {
+        let mut repeat = |touch: Option<TouchedMemory>| {
             ops.clear();
             // all of a short time may be another thread's
             while ops.is_empty() {
                 culprit.unchanged = 0;
-                let times = Times { ticks, pace: 1000 };
-                operate(&mut culprit, &mut ops, &mut false, touch, times).unwrap();
+                let times = BlockTicks { ticks, pace: 1000 };
+                repeat_operation(&mut culprit, &mut ops, &mut false, touch, times).unwrap();
             }
             (culprit.unchanged, ops.len())
         };
@@ -356,13 +363,13 @@ mod tests {
     }
 
     impl Culprit for Slow {
-        fn before(&mut self) -> io::Result<()> {
+        fn prepare_operation(&mut self) -> io::Result<()> {
             thread::sleep(Duration::from_millis(3));
             self.prepared += 1;
             Ok(())
         }
 
-        fn operate(&mut self) -> io::Result<()> {
+        fn run_operation(&mut self) -> io::Result<()> {
             self.done += 1;
             Ok(())
         }
@@ -371,16 +378,16 @@ mod tests {
     /// Check that what was prepared for an operation that no longer fitted in is there for the next block, and used once.
     #[test]
     fn slow_preparation_is_kept() {
-        let ticks = ticks_per_ms();
+        let ticks = measure_ticks_per_ms();
         let mut culprit = Slow {
             prepared: 0,
             done: 0,
         };
-        let mut ops = Vec::with_capacity(MOST_OPS);
+        let mut ops = Vec::with_capacity(MAX_OPS);
         let mut is_prepared = false;
         for _ in 0..6 {
-            let times = Times { ticks, pace: 0 };
-            operate(&mut culprit, &mut ops, &mut is_prepared, None, times).unwrap();
+            let times = BlockTicks { ticks, pace: 0 };
+            repeat_operation(&mut culprit, &mut ops, &mut is_prepared, None, times).unwrap();
         }
         // one in each block but the first, unless another thread had all of it
         assert!(culprit.done >= 2, "{} operations", culprit.done);

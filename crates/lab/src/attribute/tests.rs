@@ -10,8 +10,8 @@ const SEVEN: Blame<'_> = Blame {
     faults: true,
 };
 
-fn gap(begin_ns: u64, ns: u64) -> Gap {
-    Gap { begin_ns, ns }
+fn gap(begin_ns: u64, ns: u64) -> VictimGap {
+    VictimGap { begin_ns, ns }
 }
 
 fn seen(kind: Kind, begin_ns: u64, tgid: u32) -> Interruption {
@@ -24,13 +24,13 @@ fn seen(kind: Kind, begin_ns: u64, tgid: u32) -> Interruption {
     }
 }
 
-fn spun(gaps: Vec<Gap>, ops: Vec<Op>) -> Raw {
-    Raw {
+fn spun(gaps: Vec<VictimGap>, ops: Vec<CulpritOp>) -> RawBlock {
+    RawBlock {
         begin_ns: 0,
         end_ns: 1_000_000,
         gaps,
         ops,
-        ..Raw::default()
+        ..RawBlock::default()
     }
 }
 
@@ -52,15 +52,15 @@ fn gaps_get_their_class() {
         seen(Kind::Sched, 60_000, 0),
         seen(Kind::Tlb, 70_000, 7),
     ];
-    let told = attribute(spun(gaps, vec![]), events, &SEVEN);
+    let told = classify_gaps(spun(gaps, vec![]), events, &SEVEN);
     let classes: Vec<_> = told.gaps.iter().map(|t| (t.class, t.caused)).collect();
     assert_eq!(
         classes,
         [
-            (Class::Tlb, true),
-            (Class::Tlb, false),
-            (Class::None, false),
-            (Class::Sched, false)
+            (GapClass::Tlb, true),
+            (GapClass::Tlb, false),
+            (GapClass::None, false),
+            (GapClass::Sched, false)
         ]
     );
     assert_eq!((told.hits, told.matched, told.caused_hits), (3, 2, 2));
@@ -73,10 +73,10 @@ fn gaps_get_their_class() {
 fn stolen_gaps_are_nobodys() {
     let gaps = vec![gap(10_000, 2_000), gap(100_000, 90_000)];
     let events = vec![seen(Kind::Tlb, 10_500, 7), seen(Kind::Tlb, 189_000, 7)];
-    let told = attribute(spun(gaps, vec![]), events, &SEVEN);
+    let told = classify_gaps(spun(gaps, vec![]), events, &SEVEN);
     assert_eq!((told.hits, told.matched, told.caused_hits), (2, 2, 2));
     assert_eq!((told.timed_events, told.caused_ns()), (1, 2_000));
-    assert_eq!(told.gaps[1].class, Class::None);
+    assert_eq!(told.gaps[1].class, GapClass::None);
 }
 
 /// Check that a fault is the culprit's only where the mechanism makes faults, and that it is counted all the same.
@@ -91,9 +91,9 @@ fn faults_of_others() {
             seen(Kind::Tlb, 20_900, 7),
             seen(Kind::Tlb, 30_100, 7),
         ];
-        let told = attribute(spun(gaps, vec![]), events, &blame);
+        let told = classify_gaps(spun(gaps, vec![]), events, &blame);
         let caused = u64::from(faults);
-        assert_eq!(told.gaps[0].class, Class::Fault);
+        assert_eq!(told.gaps[0].class, GapClass::Fault);
         assert_eq!(told.gaps[0].caused, faults);
         assert_eq!((told.faults, told.caused_faults), (2, 2 * caused));
         // the length of a gap with a fault of others says nothing of a shootdown in it, which counts all the same
@@ -106,7 +106,7 @@ fn faults_of_others() {
 /// Check that only operations count during which the victim had its CPU, each with what fell into it.
 #[test]
 fn operations_count_while_the_victim_runs() {
-    let op = |begin_ns, end_ns| Op { begin_ns, end_ns };
+    let op = |begin_ns, end_ns| CulpritOp { begin_ns, end_ns };
     let gaps = vec![
         gap(10_000, 2_000),
         gap(100_000, 50_000),
@@ -123,7 +123,7 @@ fn operations_count_while_the_victim_runs() {
         seen(Kind::Sched, 100_100, 1),
         seen(Kind::Fault, 200_100, 7),
     ];
-    let told = attribute(spun(gaps, ops), events, &SEVEN);
+    let told = classify_gaps(spun(gaps, ops), events, &SEVEN);
     assert_eq!(
         (told.counted_ops, told.counted_hits, told.counted_faults),
         (2, 1, 1)
@@ -138,7 +138,7 @@ proptest! {
         events in prop::collection::vec((0_u32..8, 0_u64..400_000, 6_u32..9), 0..80),
     ) {
         let mut at = 0;
-        let gaps: Vec<Gap> = lengths.iter().map(|&(turns, ns)| {
+        let gaps: Vec<VictimGap> = lengths.iter().map(|&(turns, ns)| {
             let g = gap(at + turns, ns);
             at = g.end_ns();
             g
@@ -148,7 +148,7 @@ proptest! {
             .collect();
         let tlb = events.iter().filter(|i| i.kind == Kind::Tlb).count() as u64;
         let total: u64 = gaps.iter().map(|g| g.ns).sum();
-        let told = attribute(spun(gaps.clone(), vec![]), events, &SEVEN);
+        let told = classify_gaps(spun(gaps.clone(), vec![]), events, &SEVEN);
         prop_assert_eq!(told.gaps.len(), gaps.len());
         prop_assert!(told.hits <= tlb && told.matched <= told.hits && told.caused_hits <= told.hits);
         prop_assert!(told.caused_ns() + told.away_ns <= total);

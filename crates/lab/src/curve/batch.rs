@@ -4,32 +4,32 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use crate::tsc::{self, Moment};
+use crate::tsc::{self, TscMoment};
 
 /// Room for the times of a batch: many rounds of some are better than one of very many.
-const MOST: usize = 5000;
+const MAX_TIMES: usize = 5000;
 
 /// How long a batch may go on without a single time, where the event that it measures never comes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_WAIT_FOR_FIRST: Duration = Duration::from_secs(5);
 
 /// The times of one batch, and when it ends.
 #[derive(Debug)]
-pub struct Batch {
+pub struct TimeBatch {
     ns_per_tick: f64,
     until: u64,
     last: u64,
     samples: Vec<f64>,
 }
 
-impl Batch {
+impl TimeBatch {
     /// Makes room for times, in which the kernel has pages already: a fault of our own would be measured.
     #[must_use]
     pub fn new() -> Self {
-        let from = Moment::now();
+        let from = TscMoment::read_tsc();
         thread::sleep(Duration::from_millis(10));
-        let to = Moment::now();
+        let to = TscMoment::read_tsc();
         let ticks = to.tsc.saturating_sub(from.tsc).max(1);
-        let mut samples = vec![0.5; MOST];
+        let mut samples = vec![0.5; MAX_TIMES];
         samples.clear();
         Self {
             ns_per_tick: to.ns.saturating_sub(from.ns).max(1) as f64 / ticks as f64,
@@ -40,30 +40,30 @@ impl Batch {
     }
 
     /// Begins a new batch of so many ns.
-    pub fn begin(&mut self, ns: u64) {
+    pub fn begin_batch(&mut self, ns: u64) {
         self.samples.clear();
-        let now = tsc::now();
-        self.until = now.saturating_add(self.ticks(ns));
-        let patience = tsc::nanoseconds(PATIENCE);
-        self.last = self.until.saturating_add(self.ticks(patience));
+        let now = tsc::read_tsc();
+        self.until = now.saturating_add(self.to_ticks(ns));
+        let patience = tsc::duration_ns(MAX_WAIT_FOR_FIRST);
+        self.last = self.until.saturating_add(self.to_ticks(patience));
     }
 
-    fn ticks(&self, ns: u64) -> u64 {
+    fn to_ticks(&self, ns: u64) -> u64 {
         (ns as f64 / self.ns_per_tick) as u64
     }
 
     /// Whether there is time and room for another. There is time for one in any case, and an end in any case.
     #[must_use]
     pub fn goes_on(&self) -> bool {
-        let now = tsc::now();
-        self.samples.len() < MOST
+        let now = tsc::read_tsc();
+        self.samples.len() < MAX_TIMES
             && (now < self.until || (self.samples.is_empty() && now < self.last))
     }
 
     /// A reading of the counter after which no batch goes on, for a thread that spins beside it; an operation that has begun by
     /// then ends later.
     #[must_use]
-    pub fn last(&self) -> u64 {
+    pub fn deadline_tsc(&self) -> u64 {
         self.last
     }
 
@@ -73,7 +73,10 @@ impl Batch {
     ///
     /// The operation's.
     #[inline(always)]
-    pub fn time<T>(&mut self, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub fn time_operation<T>(
+        &mut self,
+        operation: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
         self.time_mean(1, operation)
     }
 
@@ -88,10 +91,10 @@ impl Batch {
         of: u64,
         operation: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
-        let begin = tsc::now();
+        let begin = tsc::read_tsc();
         let done = operation()?;
-        let end = tsc::now();
-        if self.samples.len() < MOST {
+        let end = tsc::read_tsc();
+        if self.samples.len() < MAX_TIMES {
             let ns = end.saturating_sub(begin) as f64 * self.ns_per_tick / of.max(1) as f64;
             self.samples.push(ns);
         }
@@ -114,7 +117,7 @@ impl Batch {
     }
 }
 
-impl Default for Batch {
+impl Default for TimeBatch {
     fn default() -> Self {
         Self::new()
     }
@@ -128,15 +131,15 @@ mod tests {
     /// before it begins takes one time.
     #[test]
     fn ends_in_any_case() {
-        if !tsc::is_usable() {
+        if !tsc::is_tsc_usable() {
             return;
         }
-        let mut batch = Batch::new();
-        batch.begin(2_000_000);
+        let mut batch = TimeBatch::new();
+        batch.begin_batch(2_000_000);
         let before = std::time::Instant::now();
         while batch.goes_on() {
             batch
-                .time(|| {
+                .time_operation(|| {
                     thread::sleep(Duration::from_micros(100));
                     Ok(())
                 })
@@ -148,14 +151,14 @@ mod tests {
             !times.is_empty() && times.iter().all(|ns| *ns >= 100_000.0),
             "{times:?}"
         );
-        batch.begin(0);
+        batch.begin_batch(0);
         let mut turns = 0;
         while batch.goes_on() {
-            batch.time(|| Ok(())).unwrap();
+            batch.time_operation(|| Ok(())).unwrap();
             turns += 1;
         }
         assert_eq!(turns, 1);
-        batch.begin(0);
+        batch.begin_batch(0);
         batch.last = batch.until;
         assert!(!batch.goes_on());
     }
@@ -164,14 +167,14 @@ mod tests {
     /// forgotten does not count.
     #[test]
     fn has_an_end_of_room() {
-        let mut batch = Batch::new();
-        batch.begin(u64::MAX);
-        for _ in 0..MOST + 10 {
-            batch.time(|| Ok(())).unwrap();
+        let mut batch = TimeBatch::new();
+        batch.begin_batch(u64::MAX);
+        for _ in 0..MAX_TIMES + 10 {
+            batch.time_operation(|| Ok(())).unwrap();
         }
         assert!(!batch.goes_on());
-        assert_eq!(batch.times().len(), MOST - MOST / 10);
+        assert_eq!(batch.times().len(), MAX_TIMES - MAX_TIMES / 10);
         batch.forget_last();
-        assert_eq!(batch.samples.len(), MOST - 1);
+        assert_eq!(batch.samples.len(), MAX_TIMES - 1);
     }
 }

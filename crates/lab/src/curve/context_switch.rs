@@ -13,24 +13,24 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::futex;
 
-use super::area::Area;
-use super::batch::Batch;
-use super::walk::Lay;
-use super::{Bench, Curve, Part, Sample};
-use crate::memory::{Mapping, PAGE};
+use super::aligned_area::AlignedArea;
+use super::batch::TimeBatch;
+use super::line_chain::LineLayout;
+use super::{Curve, CurveBench, CurvePart, SampleKind};
+use crate::memory::{LabMapping, PAGE_BYTES};
 
-pub(super) const CURVE: Curve = Curve {
+pub(super) const CONTEXT_SWITCH_CURVE: Curve = Curve {
     name: "context-switch",
     about: "a round trip of two switches on one CPU, each side reading so many pages of its own when it is its turn",
     x: "pages",
     wants: &[],
     parts: |_| {
         vec![
-            part("no switch", By::Pipe, With::Nobody),
-            part("threads, pipe", By::Pipe, With::Thread),
-            part("processes, pipe", By::Pipe, With::Process),
-            part("threads, futex", By::Futex, With::Thread),
-            part("processes, futex", By::Futex, With::Process),
+            context_switch_part("no switch", WireKind::Pipe, OtherSideKind::Nobody),
+            context_switch_part("threads, pipe", WireKind::Pipe, OtherSideKind::Thread),
+            context_switch_part("processes, pipe", WireKind::Pipe, OtherSideKind::Process),
+            context_switch_part("threads, futex", WireKind::Futex, OtherSideKind::Thread),
+            context_switch_part("processes, futex", WireKind::Futex, OtherSideKind::Process),
         ]
     },
     notes: |_| {
@@ -47,27 +47,27 @@ pub(super) const CURVE: Curve = Curve {
 };
 
 /// Pages that each side reads.
-const PAGES: [u64; 5] = [0, 16, 64, 256, 1024];
+const PAGES_PER_SIDE: [u64; 5] = [0, 16, 64, 256, 1024];
 
 #[derive(Clone, Copy, Debug)]
-enum By {
+enum WireKind {
     Pipe,
     Futex,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum With {
+enum OtherSideKind {
     Nobody,
     Thread,
     Process,
 }
 
-fn part(series: &'static str, by: By, with: With) -> Part {
-    Part {
+fn context_switch_part(series: &'static str, by: WireKind, with: OtherSideKind) -> CurvePart {
+    CurvePart {
         series,
         per: "round trip",
-        sample: Sample::Operation,
-        xs: PAGES.to_vec(),
+        sample: SampleKind::Operation,
+        xs: PAGES_PER_SIDE.to_vec(),
         prepare: Box::new(move |_| Ok(Box::new(PingPong::new(by, with)?))),
     }
 }
@@ -75,38 +75,44 @@ fn part(series: &'static str, by: By, with: With) -> Part {
 /// The memory that both sides share, also where they are two processes.
 #[derive(Debug)]
 #[repr(C)]
-struct Board {
+struct SharedBoard {
     /// The side whose turn it is, for the futex.
     turn: AtomicU32,
     /// Pages that a side reads.
     pages: AtomicU32,
 }
 
-impl Board {
+impl SharedBoard {
     /// Maps the board for good: the other side may look at it until the process ends.
     fn new() -> io::Result<&'static Self> {
-        let (at, _) = Mapping::map(PAGE, MapFlags::SHARED)?.into_raw();
+        let (at, _) = LabMapping::map_with_flags(PAGE_BYTES, MapFlags::SHARED)?.into_raw();
         // SAFETY: a page of zeros, aligned to its size and mapped for good; both fields are atomic, and 0 is a value of
         // them.
         Ok(unsafe { &*at.cast::<Self>() })
     }
 }
 
-const HERE: u32 = 0;
-const THERE: u32 = 1;
+const HERE_SIDE: u32 = 0;
+const THERE_SIDE: u32 = 1;
 
 /// One side of a wire: waits for its turn and passes it on.
 #[derive(Debug)]
-enum Wire {
-    Pipe { from: OwnedFd, to: OwnedFd },
-    Futex { board: &'static Board, side: u32 },
+enum TurnWire {
+    Pipe {
+        from: OwnedFd,
+        to: OwnedFd,
+    },
+    Futex {
+        board: &'static SharedBoard,
+        side: u32,
+    },
 }
 
-impl Wire {
+impl TurnWire {
     /// The two ends of a wire.
-    fn new(by: By, board: &'static Board) -> io::Result<(Self, Self)> {
+    fn new(by: WireKind, board: &'static SharedBoard) -> io::Result<(Self, Self)> {
         Ok(match by {
-            By::Pipe => {
+            WireKind::Pipe => {
                 let (from_here, to_there) = pipe_with(PipeFlags::CLOEXEC)?;
                 let (from_there, to_here) = pipe_with(PipeFlags::CLOEXEC)?;
                 let here = Self::Pipe {
@@ -119,14 +125,14 @@ impl Wire {
                 };
                 (here, there)
             }
-            By::Futex => {
+            WireKind::Futex => {
                 let side = |side| Self::Futex { board, side };
-                (side(HERE), side(THERE))
+                (side(HERE_SIDE), side(THERE_SIDE))
             }
         })
     }
 
-    fn wait(&self) -> io::Result<()> {
+    fn wait_for_turn(&self) -> io::Result<()> {
         match self {
             Self::Pipe { from, .. } => loop {
                 match rustix::io::read(from, &mut [0_u8; 1][..]) {
@@ -150,13 +156,15 @@ impl Wire {
         }
     }
 
-    fn pass(&self) -> io::Result<()> {
+    fn pass_turn(&self) -> io::Result<()> {
         match self {
             Self::Pipe { to, .. } => {
                 rustix::io::write(to, &[0])?;
             }
             Self::Futex { board, side } => {
-                board.turn.store(HERE + THERE - side, Ordering::Release);
+                board
+                    .turn
+                    .store(HERE_SIDE + THERE_SIDE - side, Ordering::Release);
                 futex::wake(&board.turn, futex::Flags::empty(), 1)?;
             }
         }
@@ -165,26 +173,26 @@ impl Wire {
 }
 
 /// A side's own memory: pages of 4 KB, all present.
-struct Pages(Area);
+struct SidePages(AlignedArea);
 
-impl Pages {
+impl SidePages {
     fn new() -> io::Result<Self> {
-        let most = PAGES[PAGES.len() - 1] as usize;
-        let area = Area::new(most * PAGE, false)?;
-        area.fill();
+        let most = PAGES_PER_SIDE[PAGES_PER_SIDE.len() - 1] as usize;
+        let area = AlignedArea::new(most * PAGE_BYTES, false)?;
+        area.fill_pages();
         Ok(Self(area))
     }
 
     /// Reads a line of each of the first so many pages.
     #[inline(always)]
-    fn read(&self, pages: u32) {
-        let most = self.0.bytes() / PAGE;
+    fn read_lines(&self, pages: u32) {
+        let most = self.0.bytes() / PAGE_BYTES;
         for page in 0..(pages as usize).min(most) {
             // SAFETY: within the area, of which `page` is a page.
             unsafe {
                 self.0
                     .start()
-                    .add(Lay::OneAPage.offset(page))
+                    .add(LineLayout::OneAPage.line_offset(page))
                     .read_volatile()
             };
         }
@@ -192,55 +200,55 @@ impl Pages {
 }
 
 /// The loop of the other side, until its wire ends.
-fn take_turns(wire: &Wire, board: &Board, pages: &Pages) -> io::Result<()> {
+fn take_turns(wire: &TurnWire, board: &SharedBoard, pages: &SidePages) -> io::Result<()> {
     loop {
-        wire.wait()?;
-        pages.read(board.pages.load(Ordering::Relaxed));
-        wire.pass()?;
+        wire.wait_for_turn()?;
+        pages.read_lines(board.pages.load(Ordering::Relaxed));
+        wire.pass_turn()?;
     }
 }
 
 struct PingPong {
-    wire: Wire,
-    board: &'static Board,
-    pages: Pages,
-    other: Other,
+    wire: TurnWire,
+    board: &'static SharedBoard,
+    pages: SidePages,
+    other: OtherSide,
 }
 
-enum Other {
+enum OtherSide {
     /// There is nobody: this side uses the other one's wire and pages.
-    Nobody(Wire, Pages),
+    Nobody(TurnWire, SidePages),
     /// It ends with the process.
     Thread,
     Process(Pid),
 }
 
 impl PingPong {
-    fn new(by: By, with: With) -> io::Result<Self> {
-        let board = Board::new()?;
-        let (wire, there) = Wire::new(by, board)?;
+    fn new(by: WireKind, with: OtherSideKind) -> io::Result<Self> {
+        let board = SharedBoard::new()?;
+        let (wire, there) = TurnWire::new(by, board)?;
         let other = match with {
-            With::Nobody => Other::Nobody(there, Pages::new()?),
-            With::Thread => {
-                let pages = Pages::new()?;
+            OtherSideKind::Nobody => OtherSide::Nobody(there, SidePages::new()?),
+            OtherSideKind::Thread => {
+                let pages = SidePages::new()?;
                 thread::Builder::new()
                     .name("quell-peer".to_owned())
                     .spawn(move || take_turns(&there, board, &pages))?;
-                Other::Thread
+                OtherSide::Thread
             }
-            With::Process => Other::Process(fork(&there, board)?),
+            OtherSideKind::Process => OtherSide::Process(fork_other_side(&there, board)?),
         };
         Ok(Self {
             wire,
             board,
-            pages: Pages::new()?,
+            pages: SidePages::new()?,
             other,
         })
     }
 }
 
 /// Starts the other side as a process, on the same CPU, which it inherits (sched_setaffinity(2)).
-fn fork(wire: &Wire, board: &Board) -> io::Result<Pid> {
+fn fork_other_side(wire: &TurnWire, board: &SharedBoard) -> io::Result<Pid> {
     let parent = getpid();
     // SAFETY: a worker has one thread until its bench is made, so the child may do all that the parent may; it never
     // returns from here.
@@ -253,7 +261,7 @@ fn fork(wire: &Wire, board: &Board) -> io::Result<Pid> {
                 if getppid() != Some(parent) {
                     return Ok(());
                 }
-                take_turns(wire, board, &Pages::new()?)
+                take_turns(wire, board, &SidePages::new()?)
             };
             // A panic must not unwind into stack frames of the parent's.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -266,7 +274,7 @@ fn fork(wire: &Wire, board: &Board) -> io::Result<Pid> {
 
 impl Drop for PingPong {
     fn drop(&mut self) {
-        if let Other::Process(child) = self.other {
+        if let OtherSide::Process(child) = self.other {
             // It may have gone already, which is as good.
             let _ = rustix::process::kill_process(child, Signal::KILL);
             let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
@@ -274,20 +282,20 @@ impl Drop for PingPong {
     }
 }
 
-impl Bench for PingPong {
-    fn batch(&mut self, pages: u64, batch: &mut Batch) -> io::Result<()> {
+impl CurveBench for PingPong {
+    fn measure_batch(&mut self, pages: u64, batch: &mut TimeBatch) -> io::Result<()> {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         self.board.pages.store(pages, Ordering::Relaxed);
         while batch.goes_on() {
-            batch.time(|| {
-                self.wire.pass()?;
-                if let Other::Nobody(there, its_pages) = &self.other {
-                    there.wait()?;
-                    its_pages.read(pages);
-                    there.pass()?;
+            batch.time_operation(|| {
+                self.wire.pass_turn()?;
+                if let OtherSide::Nobody(there, its_pages) = &self.other {
+                    there.wait_for_turn()?;
+                    its_pages.read_lines(pages);
+                    there.pass_turn()?;
                 }
-                self.wire.wait()?;
-                self.pages.read(pages);
+                self.wire.wait_for_turn()?;
+                self.pages.read_lines(pages);
                 Ok(())
             })?;
         }
@@ -304,20 +312,20 @@ mod tests {
     /// pages that they are told: a round trip that reads a thousand on each side takes longer.
     #[test]
     fn turns_are_taken() {
-        if !tsc::is_usable() {
+        if !tsc::is_tsc_usable() {
             return;
         }
-        let mut batch = Batch::new();
+        let mut batch = TimeBatch::new();
         // a fork of this program, which has threads, is not what `fork` is made for
         for (by, with) in [
-            (By::Pipe, With::Nobody),
-            (By::Pipe, With::Thread),
-            (By::Futex, With::Thread),
+            (WireKind::Pipe, OtherSideKind::Nobody),
+            (WireKind::Pipe, OtherSideKind::Thread),
+            (WireKind::Futex, OtherSideKind::Thread),
         ] {
             let mut bench = PingPong::new(by, with).unwrap();
             let mut median = |pages| {
-                batch.begin(20_000_000);
-                bench.batch(pages, &mut batch).unwrap();
+                batch.begin_batch(20_000_000);
+                bench.measure_batch(pages, &mut batch).unwrap();
                 quell_stats::median(&batch.times())
             };
             // beside other tests a batch may have been kept off its CPU for most of its time

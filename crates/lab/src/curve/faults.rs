@@ -4,31 +4,31 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
 
-use super::area::{Area, no_huge_pages};
-use super::batch::Batch;
-use super::{Bench, Curve, Part, Sample, prefault};
-use crate::file::written;
-use crate::mechanism::Need;
-use crate::memory::{HUGE, Mapping, PAGE};
+use super::aligned_area::{AlignedArea, no_huge_pages};
+use super::batch::TimeBatch;
+use super::{Curve, CurveBench, CurvePart, SampleKind, prefault};
+use crate::mechanism::SystemNeed;
+use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
+use crate::unnamed_file::create_written;
 
-pub(super) const CURVE: Curve = Curve {
+pub(super) const FAULTS_CURVE: Curve = Curve {
     name: "faults",
     about: "the first access to a page, by what has to be done for it, and giving pages beforehand, each page",
     x: "pages",
     // Without swap one series is missing.
-    wants: &[Need::Swap],
+    wants: &[SystemNeed::Swap],
     parts: |_| {
         let mut parts = vec![
-            part("no fault", 1, Kind::None),
-            part("anonymous write", 1, Kind::Write),
-            part("zero page read", 1, Kind::ZeroRead),
-            part("write after zero page", 1, Kind::AfterZero),
-            part("huge page first touch", 512, Kind::Huge),
-            part("shared file clean write", 1, Kind::MakeWritable),
-            part("major from file", 1, Kind::MajorFile),
-            part("major from swap", 1, Kind::MajorSwap),
+            fault_part("no fault", 1, AccessKind::None),
+            fault_part("anonymous write", 1, AccessKind::Write),
+            fault_part("zero page read", 1, AccessKind::ZeroRead),
+            fault_part("write after zero page", 1, AccessKind::AfterZero),
+            fault_part("huge page first touch", 512, AccessKind::Huge),
+            fault_part("shared file clean write", 1, AccessKind::MakeWritable),
+            fault_part("major from file", 1, AccessKind::MajorFile),
+            fault_part("major from swap", 1, AccessKind::MajorSwap),
         ];
-        parts.extend(prefault::parts());
+        parts.extend(prefault::prefault_parts());
         parts
     },
     notes: |_| {
@@ -46,7 +46,7 @@ pub(super) const CURVE: Curve = Curve {
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum AccessKind {
     None,
     Write,
     ZeroRead,
@@ -57,98 +57,99 @@ enum Kind {
     MajorSwap,
 }
 
-fn part(series: &'static str, pages: u64, kind: Kind) -> Part {
-    Part {
+fn fault_part(series: &'static str, pages: u64, kind: AccessKind) -> CurvePart {
+    CurvePart {
         series,
         per: "fault",
-        sample: Sample::Operation,
+        sample: SampleKind::Operation,
         xs: vec![pages],
-        prepare: Box::new(move |_| Ok(Box::new(Faults::new(kind)?))),
+        prepare: Box::new(move |_| Ok(Box::new(FaultBench::new(kind)?))),
     }
 }
 
 /// Pages that are touched, one after the other, before all of them are reset.
-const PAGES: usize = 256;
+const FAULT_PAGES: usize = 256;
 
 /// The same number where each page comes from a disk.
-const MAJORS: usize = 64;
+const MAJOR_FAULT_PAGES: usize = 64;
 
 /// The same number of huge pages.
-const HUGES: usize = 8;
+const HUGE_FAULT_PAGES: usize = 8;
 
-enum Memory {
-    Own(Area),
-    File(Mapping, File),
+enum FaultMemory {
+    Own(AlignedArea),
+    File(LabMapping, File),
 }
 
-struct Faults {
-    kind: Kind,
-    memory: Memory,
+struct FaultBench {
+    kind: AccessKind,
+    memory: FaultMemory,
 }
 
-impl Faults {
-    fn new(kind: Kind) -> io::Result<Self> {
+impl FaultBench {
+    fn new(kind: AccessKind) -> io::Result<Self> {
         let memory = match kind {
-            Kind::MakeWritable | Kind::MajorFile => {
-                let pages = if kind == Kind::MajorFile {
-                    MAJORS
+            AccessKind::MakeWritable | AccessKind::MajorFile => {
+                let pages = if kind == AccessKind::MajorFile {
+                    MAJOR_FAULT_PAGES
                 } else {
-                    PAGES
+                    FAULT_PAGES
                 };
-                let file = written(pages * PAGE)?;
-                let mapping = Mapping::of_file(&file, pages * PAGE)?;
-                if kind == Kind::MajorFile {
+                let file = create_written(pages * PAGE_BYTES)?;
+                let mapping = LabMapping::map_file(&file, pages * PAGE_BYTES)?;
+                if kind == AccessKind::MajorFile {
                     // There is no read-ahead, so that every page is a fault (mm/filemap.c: do_sync_mmap_readahead()).
                     mapping.advise(mapping.bytes(), libc::MADV_RANDOM)?;
                 } else {
-                    mapping.touch();
+                    mapping.touch_pages();
                 }
-                Memory::File(mapping, file)
+                FaultMemory::File(mapping, file)
             }
-            Kind::Huge => {
+            AccessKind::Huge => {
                 if let Some(why) = no_huge_pages() {
                     return Err(io::Error::other(why));
                 }
-                Memory::Own(Area::new(HUGES * HUGE, true)?)
+                FaultMemory::Own(AlignedArea::new(HUGE_FAULT_PAGES * HUGE_PAGE_BYTES, true)?)
             }
-            Kind::MajorSwap => {
+            AccessKind::MajorSwap => {
                 let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
                 if swaps.lines().count() < 2 {
                     return Err(io::Error::other("no swap to page out to (/proc/swaps)"));
                 }
-                let area = Area::new(MAJORS * PAGE, false)?;
+                let area = AlignedArea::new(MAJOR_FAULT_PAGES * PAGE_BYTES, false)?;
                 area.advise(0, area.bytes(), libc::MADV_RANDOM)?;
-                area.fill();
-                Memory::Own(area)
+                area.fill_pages();
+                FaultMemory::Own(area)
             }
-            Kind::None | Kind::Write | Kind::ZeroRead | Kind::AfterZero => {
-                let area = Area::new(PAGES * PAGE, false)?;
-                area.fill();
-                Memory::Own(area)
+            AccessKind::None | AccessKind::Write | AccessKind::ZeroRead | AccessKind::AfterZero => {
+                let area = AlignedArea::new(FAULT_PAGES * PAGE_BYTES, false)?;
+                area.fill_pages();
+                FaultMemory::Own(area)
             }
         };
         Ok(Self { kind, memory })
     }
 
     /// Resets the pages, so that the next access to each is the fault that is measured.
-    fn reset(&self) -> io::Result<()> {
+    fn reset_pages(&self) -> io::Result<()> {
         match (&self.memory, self.kind) {
-            (Memory::Own(area), Kind::MajorSwap) => {
+            (FaultMemory::Own(area), AccessKind::MajorSwap) => {
                 area.advise(0, area.bytes(), libc::MADV_PAGEOUT)
             }
-            (Memory::Own(area), Kind::Write | Kind::ZeroRead | Kind::Huge) => {
-                area.advise(0, area.bytes(), libc::MADV_DONTNEED)
-            }
-            (Memory::Own(area), Kind::AfterZero) => {
+            (
+                FaultMemory::Own(area),
+                AccessKind::Write | AccessKind::ZeroRead | AccessKind::Huge,
+            ) => area.advise(0, area.bytes(), libc::MADV_DONTNEED),
+            (FaultMemory::Own(area), AccessKind::AfterZero) => {
                 area.advise(0, area.bytes(), libc::MADV_DONTNEED)?;
-                for offset in (0..area.bytes()).step_by(PAGE) {
+                for offset in (0..area.bytes()).step_by(PAGE_BYTES) {
                     // SAFETY: within the area.
                     unsafe { area.start().add(offset).read_volatile() };
                 }
                 Ok(())
             }
-            (Memory::Own(_), _) => Ok(()),
-            (Memory::File(mapping, file), Kind::MajorFile) => {
+            (FaultMemory::Own(_), _) => Ok(()),
+            (FaultMemory::File(mapping, file), AccessKind::MajorFile) => {
                 mapping.advise(mapping.bytes(), libc::MADV_DONTNEED)?;
                 // SAFETY: no memory is passed. It takes clean pages that nobody maps out of the page cache.
                 match unsafe {
@@ -160,7 +161,7 @@ impl Faults {
             }
             // A page that was written out is made clean and read only, so that the next write is noticed (mm/page-writeback.c:
             // folio_clear_dirty_for_io()); this call writes no metadata.
-            (Memory::File(_, file), _) => {
+            (FaultMemory::File(_, file), _) => {
                 let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
                     | libc::SYNC_FILE_RANGE_WRITE
                     | libc::SYNC_FILE_RANGE_WAIT_AFTER;
@@ -174,27 +175,31 @@ impl Faults {
     }
 
     /// The address of the pages, their bytes, and the bytes from one touch to the next.
-    fn pages(&self) -> (*mut u8, usize, usize) {
-        let step = if self.kind == Kind::Huge { HUGE } else { PAGE };
+    fn page_range(&self) -> (*mut u8, usize, usize) {
+        let step = if self.kind == AccessKind::Huge {
+            HUGE_PAGE_BYTES
+        } else {
+            PAGE_BYTES
+        };
         match &self.memory {
-            Memory::Own(area) => (area.start(), area.bytes(), step),
-            Memory::File(mapping, _) => (mapping.start(), mapping.bytes(), step),
+            FaultMemory::Own(area) => (area.start(), area.bytes(), step),
+            FaultMemory::File(mapping, _) => (mapping.start(), mapping.bytes(), step),
         }
     }
 }
 
-impl Bench for Faults {
-    fn batch(&mut self, _: u64, batch: &mut Batch) -> io::Result<()> {
-        let reads = matches!(self.kind, Kind::ZeroRead | Kind::MajorFile);
-        let majors = matches!(self.kind, Kind::MajorFile | Kind::MajorSwap);
-        let (start, bytes, step) = self.pages();
+impl CurveBench for FaultBench {
+    fn measure_batch(&mut self, _: u64, batch: &mut TimeBatch) -> io::Result<()> {
+        let reads = matches!(self.kind, AccessKind::ZeroRead | AccessKind::MajorFile);
+        let majors = matches!(self.kind, AccessKind::MajorFile | AccessKind::MajorSwap);
+        let (start, bytes, step) = self.page_range();
         while batch.goes_on() {
-            self.reset()?;
+            self.reset_pages()?;
             for offset in (0..bytes).step_by(step) {
                 let before = if majors { major_faults() } else { 0 };
                 // SAFETY: within the memory, which is this value's own and stays mapped.
                 let at = unsafe { start.add(offset) };
-                batch.time(|| {
+                batch.time_operation(|| {
                     // SAFETY: a byte of it.
                     unsafe {
                         if reads {
@@ -235,22 +240,22 @@ mod tests {
     /// a huge page longer than a small one, and that what has no major faults says so by having no times.
     #[test]
     fn faults_take_their_time() {
-        if !tsc::is_usable() {
+        if !tsc::is_tsc_usable() {
             return;
         }
-        let mut batch = Batch::new();
+        let mut batch = TimeBatch::new();
         let mut median = |kind| {
-            let mut faults = Faults::new(kind).unwrap();
-            batch.begin(10_000_000);
-            faults.batch(1, &mut batch).unwrap();
+            let mut faults = FaultBench::new(kind).unwrap();
+            batch.begin_batch(10_000_000);
+            faults.measure_batch(1, &mut batch).unwrap();
             quell_stats::median(&batch.times())
         };
-        let none = median(Kind::None);
-        let write = median(Kind::Write);
-        assert!(write > none && median(Kind::MakeWritable) > none);
-        assert!(median(Kind::AfterZero) > none && median(Kind::ZeroRead) > none);
+        let none = median(AccessKind::None);
+        let write = median(AccessKind::Write);
+        assert!(write > none && median(AccessKind::MakeWritable) > none);
+        assert!(median(AccessKind::AfterZero) > none && median(AccessKind::ZeroRead) > none);
         if no_huge_pages().is_none() {
-            assert!(median(Kind::Huge) > write);
+            assert!(median(AccessKind::Huge) > write);
         }
     }
 }

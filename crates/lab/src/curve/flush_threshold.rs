@@ -4,24 +4,36 @@
 
 use std::io;
 
-use super::area::Area;
-use super::batch::Batch;
-use super::peers::{Does, Peers};
-use super::{Bench, Curve, Part, Sample};
-use crate::memory::PAGE;
+use super::aligned_area::AlignedArea;
+use super::batch::TimeBatch;
+use super::peers::{PeerActivity, PeerThreads};
+use super::{Curve, CurveBench, CurvePart, SampleKind};
+use crate::memory::PAGE_BYTES;
 
-pub(super) const CURVE: Curve = Curve {
+pub(super) const FLUSH_THRESHOLD_CURVE: Curve = Curve {
     name: "flush-threshold",
     about: "madvise(MADV_DONTNEED) of pages that were written, alone, and with a peer on another CPU; and MADV_FREE",
     x: "pages",
     wants: &[],
     parts: |_| {
         vec![
-            part("alone", libc::MADV_DONTNEED, None),
-            part("peer spinning", libc::MADV_DONTNEED, Some(Does::Spin)),
-            part("peer asleep", libc::MADV_DONTNEED, Some(Does::Sleep)),
-            part("FREE, alone", libc::MADV_FREE, None),
-            part("FREE, peer spinning", libc::MADV_FREE, Some(Does::Spin)),
+            madvise_part("alone", libc::MADV_DONTNEED, None),
+            madvise_part(
+                "peer spinning",
+                libc::MADV_DONTNEED,
+                Some(PeerActivity::Spin),
+            ),
+            madvise_part(
+                "peer asleep",
+                libc::MADV_DONTNEED,
+                Some(PeerActivity::Sleep),
+            ),
+            madvise_part("FREE, alone", libc::MADV_FREE, None),
+            madvise_part(
+                "FREE, peer spinning",
+                libc::MADV_FREE,
+                Some(PeerActivity::Spin),
+            ),
         ]
     },
     notes: |_| {
@@ -35,20 +47,20 @@ pub(super) const CURVE: Curve = Curve {
 };
 
 /// The points of x; 0 is the control.
-const PAGES: [u64; 13] = [0, 1, 2, 4, 8, 16, 24, 32, 33, 34, 40, 48, 64];
+const ADVISED_PAGES: [u64; 13] = [0, 1, 2, 4, 8, 16, 24, 32, 33, 34, 40, 48, 64];
 
 /// The advice covers up to so many pages; behind them lies one that nobody writes, for the control.
-const ROOM: usize = 64;
+const MAX_ADVISED_PAGES: usize = 64;
 
-fn part(series: &'static str, advice: i32, peer: Option<Does>) -> Part {
-    Part {
+fn madvise_part(series: &'static str, advice: i32, peer: Option<PeerActivity>) -> CurvePart {
+    CurvePart {
         series,
         per: "call",
-        sample: Sample::Operation,
-        xs: PAGES.to_vec(),
+        sample: SampleKind::Operation,
+        xs: ADVISED_PAGES.to_vec(),
         prepare: Box::new(move |place| {
             let cpus = &place.others[..place.others.len().min(1)];
-            Ok(Box::new(Advised::new(advice, cpus, peer)?))
+            Ok(Box::new(MadviseBench::new(advice, cpus, peer)?))
         }),
     }
 }
@@ -56,38 +68,44 @@ fn part(series: &'static str, advice: i32, peer: Option<Does>) -> Part {
 /// Writes pages and gives them back: MADV_DONTNEED at once, MADV_FREE when the kernel needs them, which it flushes for
 /// all the same, so that a write meanwhile is seen (mm/madvise.c: madvise_free_pte_range()).
 #[derive(Debug)]
-pub(super) struct Advised {
+pub(super) struct MadviseBench {
     advice: i32,
-    area: Area,
-    peers: Option<Peers>,
+    area: AlignedArea,
+    peers: Option<PeerThreads>,
 }
 
-impl Advised {
+impl MadviseBench {
     /// Takes peers on these CPUs, or none: then the process has one thread, and the kernel knows of no other CPU.
-    pub(super) fn new(advice: i32, cpus: &[u32], peers: Option<Does>) -> io::Result<Self> {
+    pub(super) fn new(advice: i32, cpus: &[u32], peers: Option<PeerActivity>) -> io::Result<Self> {
         Ok(Self {
             advice,
-            area: Area::new((ROOM + 1) * PAGE, false)?,
-            peers: peers.map(|does| Peers::on(cpus, does)).transpose()?,
+            area: AlignedArea::new((MAX_ADVISED_PAGES + 1) * PAGE_BYTES, false)?,
+            peers: peers
+                .map(|does| PeerThreads::start_on(cpus, does))
+                .transpose()?,
         })
     }
 }
 
-impl Bench for Advised {
-    fn batch(&mut self, pages: u64, batch: &mut Batch) -> io::Result<()> {
-        let _busy = self.peers.as_ref().map(|p| p.begin(batch)).transpose()?;
-        let written = usize::try_from(pages).unwrap_or(0) * PAGE;
+impl CurveBench for MadviseBench {
+    fn measure_batch(&mut self, pages: u64, batch: &mut TimeBatch) -> io::Result<()> {
+        let _busy = self
+            .peers
+            .as_ref()
+            .map(|p| p.begin_activity(batch))
+            .transpose()?;
+        let written = usize::try_from(pages).unwrap_or(0) * PAGE_BYTES;
         let (at, bytes) = if written == 0 {
-            (ROOM * PAGE, PAGE)
+            (MAX_ADVISED_PAGES * PAGE_BYTES, PAGE_BYTES)
         } else {
             (0, written)
         };
         while batch.goes_on() {
-            for offset in (0..written).step_by(PAGE) {
+            for offset in (0..written).step_by(PAGE_BYTES) {
                 // SAFETY: within the area, which has room for them: no point has more than ROOM.
                 unsafe { self.area.start().add(offset).write_volatile(1) };
             }
-            batch.time(|| self.area.advise(at, bytes, self.advice))?;
+            batch.time_operation(|| self.area.advise(at, bytes, self.advice))?;
         }
         Ok(())
     }

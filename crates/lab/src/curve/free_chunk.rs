@@ -3,24 +3,42 @@
 
 use std::io;
 
-use super::area::{Area, no_huge_pages};
-use super::batch::Batch;
-use super::peers::{Does, Peers};
-use super::{Bench, Curve, Part, Place, Sample};
-use crate::memory::{HUGE, PAGE};
+use super::aligned_area::{AlignedArea, no_huge_pages};
+use super::batch::TimeBatch;
+use super::peers::{PeerActivity, PeerThreads};
+use super::{Curve, CurveBench, CurvePart, CurvePlace, SampleKind};
+use crate::memory::{HUGE_PAGE_BYTES, PAGE_BYTES};
 
-pub(super) const CURVE: Curve = Curve {
+pub(super) const FREE_CHUNK_CURVE: Curve = Curve {
     name: "free-chunk",
     about: "freeing a chunk that was written, by munmap or piece by piece, while a peer spins on another CPU",
     x: "MiB",
     wants: &[],
     parts: |place| {
         vec![
-            part("munmap, untouched", How::Untouched, place),
-            part("munmap, 4 KB pages", How::Munmap { huge: false }, place),
-            part("munmap, huge pages", How::Munmap { huge: true }, place),
-            part("DONTNEED, 2 MB each", How::DontNeed { piece: HUGE }, place),
-            part("DONTNEED, 4 KB each", How::DontNeed { piece: PAGE }, place),
+            free_part("munmap, untouched", FreeMethod::Untouched, place),
+            free_part(
+                "munmap, 4 KB pages",
+                FreeMethod::Munmap { huge: false },
+                place,
+            ),
+            free_part(
+                "munmap, huge pages",
+                FreeMethod::Munmap { huge: true },
+                place,
+            ),
+            free_part(
+                "DONTNEED, 2 MB each",
+                FreeMethod::DontNeed {
+                    piece: HUGE_PAGE_BYTES,
+                },
+                place,
+            ),
+            free_part(
+                "DONTNEED, 4 KB each",
+                FreeMethod::DontNeed { piece: PAGE_BYTES },
+                place,
+            ),
         ]
     },
     notes: |_| {
@@ -35,64 +53,66 @@ pub(super) const CURVE: Curve = Curve {
 };
 
 /// The sizes of the chunks, MiB.
-const SIZES: [u64; 7] = [16, 32, 64, 128, 256, 512, 1024];
+const CHUNK_SIZES_MIB: [u64; 7] = [16, 32, 64, 128, 256, 512, 1024];
 
 /// The largest chunk that is freed a page at a time, MiB: a gigabyte takes a second, and shows no more.
-const MOST_SINGLY: u64 = 64;
+const MAX_SINGLY_FREED_MIB: u64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum FreeMethod {
     Untouched,
     Munmap { huge: bool },
     DontNeed { piece: usize },
 }
 
 /// The sizes that fit into a quarter of the memory; the smallest in any case.
-fn sizes(memory: u64, most: u64) -> Vec<u64> {
-    let fits = |mib: &u64| *mib == SIZES[0] || (*mib <= most && mib << 20 <= memory / 4);
-    SIZES.into_iter().filter(fits).collect()
+fn chunk_sizes(memory: u64, most: u64) -> Vec<u64> {
+    let fits = |mib: &u64| *mib == CHUNK_SIZES_MIB[0] || (*mib <= most && mib << 20 <= memory / 4);
+    CHUNK_SIZES_MIB.into_iter().filter(fits).collect()
 }
 
-fn part(series: &'static str, how: How, place: &Place) -> Part {
+fn free_part(series: &'static str, how: FreeMethod, place: &CurvePlace) -> CurvePart {
     let most = match how {
-        How::DontNeed { piece: PAGE } => MOST_SINGLY,
+        FreeMethod::DontNeed { piece: PAGE_BYTES } => MAX_SINGLY_FREED_MIB,
         _ => u64::MAX,
     };
-    Part {
+    CurvePart {
         series,
         per: "chunk",
-        sample: Sample::Operation,
-        xs: sizes(place.memory, most),
+        sample: SampleKind::Operation,
+        xs: chunk_sizes(place.memory, most),
         prepare: Box::new(move |place| {
-            if how == (How::Munmap { huge: true })
+            if how == (FreeMethod::Munmap { huge: true })
                 && let Some(why) = no_huge_pages()
             {
                 return Err(io::Error::other(why));
             }
             let cpus = &place.others[..place.others.len().min(1)];
-            let peers = Peers::on(cpus, Does::Spin)?;
-            Ok(Box::new(Free { how, peers }))
+            let peers = PeerThreads::start_on(cpus, PeerActivity::Spin)?;
+            Ok(Box::new(FreeBench { how, peers }))
         }),
     }
 }
 
-struct Free {
-    how: How,
-    peers: Peers,
+struct FreeBench {
+    how: FreeMethod,
+    peers: PeerThreads,
 }
 
-impl Bench for Free {
-    fn batch(&mut self, mib: u64, batch: &mut Batch) -> io::Result<()> {
+impl CurveBench for FreeBench {
+    fn measure_batch(&mut self, mib: u64, batch: &mut TimeBatch) -> io::Result<()> {
         let bytes = usize::try_from(mib << 20).map_err(io::Error::other)?;
-        let _busy = self.peers.begin(batch)?;
+        let _busy = self.peers.begin_activity(batch)?;
         while batch.goes_on() {
-            let area = Area::new(bytes, self.how == (How::Munmap { huge: true }))?;
-            if self.how != How::Untouched {
-                area.fill();
+            let area = AlignedArea::new(bytes, self.how == (FreeMethod::Munmap { huge: true }))?;
+            if self.how != FreeMethod::Untouched {
+                area.fill_pages();
             }
             match self.how {
-                How::Untouched | How::Munmap { .. } => batch.time(|| area.unmap())?,
-                How::DontNeed { piece } => batch.time(|| {
+                FreeMethod::Untouched | FreeMethod::Munmap { .. } => {
+                    batch.time_operation(|| area.unmap())?
+                }
+                FreeMethod::DontNeed { piece } => batch.time_operation(|| {
                     for offset in (0..bytes).step_by(piece) {
                         area.advise(offset, piece, libc::MADV_DONTNEED)?;
                     }
@@ -114,7 +134,7 @@ mod tests {
         /// Check that chunks fit into a quarter of the memory, apart from the smallest, and that none is larger than asked.
         #[test]
         fn chunks_fit(memory in 0_u64..1 << 40, most in 0_u64..2000) {
-            let sizes = sizes(memory, most);
+            let sizes = chunk_sizes(memory, most);
             prop_assert_eq!(sizes[0], 16);
             prop_assert!(sizes[1..].iter().all(|s| *s <= most && (s << 20) * 4 <= memory));
         }

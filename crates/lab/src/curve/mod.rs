@@ -10,33 +10,33 @@
 //! families ─> part ─> worker (a process) ─> batch of times ─> run ─> document (JSON)
 //! ```
 
-mod area;
+mod aligned_area;
 pub mod batch;
 mod context_switch;
 mod faults;
 mod flush_threshold;
 mod free_chunk;
+mod line_chain;
 mod peers;
 mod prefault;
-mod process;
 mod run;
 mod summary;
 mod targets;
 mod tlb;
-mod walk;
 mod worker;
+mod worker_handle;
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use batch::Batch;
-pub use run::{Measured, MeasuredPart, Options, Times, run};
-pub use summary::{Curved, Point, SCHEMA, Series};
-pub use worker::work;
+use batch::TimeBatch;
+pub use run::{CurveOptions, MeasuredCurve, MeasuredPart, PointTimes, run_curve};
+pub use summary::{CURVE_SCHEMA, CurvePoint, CurveSeries, CurveSummary};
+pub use worker::serve_orders;
 
-pub use crate::answers::Stop;
-use crate::mechanism::Need;
+use crate::mechanism::SystemNeed;
+pub use crate::worker_answers::StopRequested;
 
 /// A curve: an operation whose cost is measured at several points.
 #[derive(Debug)]
@@ -48,16 +48,16 @@ pub struct Curve {
     /// The unit of x.
     pub x: &'static str,
     /// System settings that the lab turns on for it, though most of the curve goes without.
-    pub wants: &'static [Need],
+    pub wants: &'static [SystemNeed],
     /// Its parts on this machine. The lab and its workers both ask, so the same place gives the same parts.
-    pub parts: fn(&Place) -> Vec<Part>,
+    pub parts: fn(&CurvePlace) -> Vec<CurvePart>,
     /// Remarks that a reader of the result needs.
-    pub notes: fn(&Place) -> Vec<String>,
+    pub notes: fn(&CurvePlace) -> Vec<String>,
 }
 
 /// The CPUs and the memory that a curve may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct CurvePlace {
     /// The CPU on which the operation runs that is measured.
     pub cpu: u32,
     /// The other CPUs that the lab may use, in the order in which they are taken.
@@ -68,7 +68,7 @@ pub struct Place {
 
 /// The meaning of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sample {
+pub enum SampleKind {
     /// A sample is one operation, so that percentiles are those of operations.
     Operation,
     /// A sample is the mean of many, which has no percentiles of operations.
@@ -76,52 +76,52 @@ pub enum Sample {
 }
 
 /// Makes a bench, in the worker.
-pub type Prepare = dyn Fn(&Place) -> io::Result<Box<dyn Bench>>;
+pub type PrepareBench = dyn Fn(&CurvePlace) -> io::Result<Box<dyn CurveBench>>;
 
 /// Points of one series that share a worker.
-pub struct Part {
+pub struct CurvePart {
     /// The series. Parts of the same name are published as one.
     pub series: &'static str,
     /// The unit whose cost a figure is.
     pub per: &'static str,
     /// The meaning of a sample.
-    pub sample: Sample,
+    pub sample: SampleKind,
     /// The points.
     pub xs: Vec<u64>,
     /// Makes the bench of this part.
-    pub prepare: Box<Prepare>,
+    pub prepare: Box<PrepareBench>,
 }
 
-impl std::fmt::Debug for Part {
+impl std::fmt::Debug for CurvePart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {:?}", self.series, self.xs)
     }
 }
 
 /// The operation that a part measures.
-pub trait Bench {
+pub trait CurveBench {
     /// Times the operation at this point for as long as the batch goes on.
     ///
     /// # Errors
     ///
     /// The kernel's.
-    fn batch(&mut self, x: u64, batch: &mut Batch) -> io::Result<()>;
+    fn measure_batch(&mut self, x: u64, batch: &mut TimeBatch) -> io::Result<()>;
 }
 
 /// All curves, in the order in which they are listed.
-pub static ALL: &[Curve] = &[
-    flush_threshold::CURVE,
-    targets::CURVE,
-    faults::CURVE,
-    tlb::CURVE,
-    context_switch::CURVE,
-    free_chunk::CURVE,
+pub static ALL_CURVES: &[Curve] = &[
+    flush_threshold::FLUSH_THRESHOLD_CURVE,
+    targets::TARGETS_CURVE,
+    faults::FAULTS_CURVE,
+    tlb::TLB_CURVE,
+    context_switch::CONTEXT_SWITCH_CURVE,
+    free_chunk::FREE_CHUNK_CURVE,
 ];
 
 /// The curve of that name.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static Curve> {
-    ALL.iter().find(|c| c.name == name)
+pub fn curve_by_name(name: &str) -> Option<&'static Curve> {
+    ALL_CURVES.iter().find(|c| c.name == name)
 }
 
 #[cfg(test)]
@@ -136,9 +136,13 @@ mod tests {
     /// Check that a name is one experiment's only, and that each curve says in one sentence what it measures.
     #[test]
     fn names_are_their_own() {
-        for c in ALL {
-            assert!(std::ptr::eq(find(c.name).unwrap(), c), "{} twice", c.name);
-            assert!(mechanism::find(c.name).is_none(), "{}", c.name);
+        for c in ALL_CURVES {
+            assert!(
+                std::ptr::eq(curve_by_name(c.name).unwrap(), c),
+                "{} twice",
+                c.name
+            );
+            assert!(mechanism::mechanism_by_name(c.name).is_none(), "{}", c.name);
             assert!(c.about.len() > 10 && !c.about.contains('\n'), "{}", c.name);
         }
     }
@@ -148,8 +152,8 @@ mod tests {
         /// no series has the same point twice, whatever the CPUs and the memory.
         #[test]
         fn parts_are_whole(others in 1_u32..300, memory in 0_u64..1 << 40) {
-            let place = Place { cpu: 0, others: (1..=others).collect(), memory };
-            for c in ALL {
+            let place = CurvePlace { cpu: 0, others: (1..=others).collect(), memory };
+            for c in ALL_CURVES {
                 let (parts, again) = ((c.parts)(&place), (c.parts)(&place));
                 let told: Vec<_> = parts.iter().map(|p| format!("{p:?}")).collect();
                 prop_assert_eq!(&told, &again.iter().map(|p| format!("{p:?}")).collect::<Vec<_>>());

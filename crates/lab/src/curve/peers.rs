@@ -11,13 +11,13 @@ use std::time::Duration;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
-use super::batch::Batch;
+use super::batch::TimeBatch;
 use crate::pin;
 use crate::tsc;
 
 /// The behaviour of peers while a batch goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Does {
+pub(super) enum PeerActivity {
     /// They read the time stamp counter and nothing else.
     Spin,
     /// They have just run, and sleep: their CPUs idle, or run others, with this address space still noted for them
@@ -30,28 +30,28 @@ pub(super) enum Does {
 
 /// The threads. They end with the process, or when this is dropped; no spin goes beyond its batch.
 #[derive(Debug)]
-pub(super) struct Peers {
-    threads: Vec<Peer>,
-    others: Vec<Other>,
-    does: Does,
+pub(super) struct PeerThreads {
+    threads: Vec<PeerThread>,
+    others: Vec<OtherProcess>,
+    does: PeerActivity,
 }
 
 #[derive(Debug)]
-struct Peer {
+struct PeerThread {
     orders: Sender<(u64, Arc<AtomicBool>)>,
     there: Receiver<io::Result<()>>,
 }
 
-impl Peers {
+impl PeerThreads {
     /// Starts one thread on each of these CPUs.
-    pub(super) fn on(cpus: &[u32], does: Does) -> io::Result<Self> {
+    pub(super) fn start_on(cpus: &[u32], does: PeerActivity) -> io::Result<Self> {
         // The other processes come before there are threads, for each is a fork that goes on as this process.
         let others = match does {
-            Does::SleepAway => cpus.iter().map(|cpu| Other::start(*cpu)).collect(),
-            Does::Spin | Does::Sleep => Ok(Vec::new()),
+            PeerActivity::SleepAway => cpus.iter().map(|cpu| OtherProcess::start(*cpu)).collect(),
+            PeerActivity::Spin | PeerActivity::Sleep => Ok(Vec::new()),
         };
         let others = others?;
-        let threads = cpus.iter().map(|cpu| Peer::start(*cpu, does));
+        let threads = cpus.iter().map(|cpu| PeerThread::start(*cpu, does));
         Ok(Self {
             threads: threads.collect::<io::Result<_>>()?,
             others,
@@ -60,10 +60,10 @@ impl Peers {
     }
 
     /// Has them spin or sleep until the returned value is dropped, or until the batch must have ended.
-    pub(super) fn begin(&self, batch: &Batch) -> io::Result<Busy<'_>> {
+    pub(super) fn begin_activity(&self, batch: &TimeBatch) -> io::Result<BusyPeers<'_>> {
         let over = Arc::new(AtomicBool::new(false));
         for peer in &self.threads {
-            let order = (batch.last(), Arc::clone(&over));
+            let order = (batch.deadline_tsc(), Arc::clone(&over));
             peer.orders.send(order).map_err(io::Error::other)?;
         }
         for peer in &self.threads {
@@ -71,27 +71,27 @@ impl Peers {
         }
         if !self.others.is_empty() {
             // The threads are off their CPUs only some time after they have said so.
-            thread::sleep(GONE);
+            thread::sleep(SLEEP_SETTLE_TIME);
         }
         for other in &self.others {
-            other.run()?;
+            other.run_once()?;
         }
-        Ok(Busy { peers: self, over })
+        Ok(BusyPeers { peers: self, over })
     }
 }
 
 /// The time that the threads get to fall asleep.
-const GONE: Duration = Duration::from_micros(200);
+const SLEEP_SETTLE_TIME: Duration = Duration::from_micros(200);
 
 /// A process of an address space of its own that runs on a CPU when it is asked to, and then sleeps.
 #[derive(Debug)]
-struct Other {
+struct OtherProcess {
     pid: Pid,
     ask: File,
     told: File,
 }
 
-impl Other {
+impl OtherProcess {
     fn start(cpu: u32) -> io::Result<Self> {
         let (asked, ask) = pipe_with(PipeFlags::CLOEXEC)?;
         let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -102,7 +102,7 @@ impl Other {
             if getppid() != Some(parent) {
                 return Ok(());
             }
-            pin::to(&[cpu])?;
+            pin::pin_self(&[cpu])?;
             let mut byte = [0];
             // An end of file is the parent's end.
             while rustix::io::read(&asked, &mut byte)? == 1 {
@@ -130,13 +130,13 @@ impl Other {
     }
 
     /// Has it run, and waits until it has.
-    fn run(&self) -> io::Result<()> {
+    fn run_once(&self) -> io::Result<()> {
         (&self.ask).write_all(&[1])?;
         (&self.told).read_exact(&mut [0])
     }
 }
 
-impl Drop for Other {
+impl Drop for OtherProcess {
     fn drop(&mut self) {
         // It may have gone already, which is as good.
         let _ = rustix::process::kill_process(self.pid, Signal::KILL);
@@ -146,15 +146,15 @@ impl Drop for Other {
 
 /// Peers that spin or sleep until this is dropped.
 #[derive(Debug)]
-pub(super) struct Busy<'a> {
-    peers: &'a Peers,
+pub(super) struct BusyPeers<'a> {
+    peers: &'a PeerThreads,
     over: Arc<AtomicBool>,
 }
 
-impl Drop for Busy<'_> {
+impl Drop for BusyPeers<'_> {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        if self.peers.does == Does::Spin {
+        if self.peers.does == PeerActivity::Spin {
             for peer in &self.peers.threads {
                 // A thread that has gone does not spin.
                 let _ = peer.there.recv();
@@ -163,25 +163,25 @@ impl Drop for Busy<'_> {
     }
 }
 
-impl Peer {
-    fn start(cpu: u32, does: Does) -> io::Result<Self> {
+impl PeerThread {
+    fn start(cpu: u32, does: PeerActivity) -> io::Result<Self> {
         let (orders, told) = channel::<(u64, Arc<AtomicBool>)>();
         let (say, there) = channel();
         thread::Builder::new()
             .name("quell-peer".to_owned())
             .spawn(move || {
-                if say.send(pin::to(&[cpu])).is_err() {
+                if say.send(pin::pin_self(&[cpu])).is_err() {
                     return;
                 }
                 while let Ok((until, over)) = told.recv() {
                     if say.send(Ok(())).is_err() {
                         return;
                     }
-                    if does != Does::Spin {
+                    if does != PeerActivity::Spin {
                         continue;
                     }
                     // There is no pause instruction: a hypervisor may take it for a wait and take the CPU away (PAUSE filter).
-                    while !over.load(Ordering::Relaxed) && tsc::now() < until {}
+                    while !over.load(Ordering::Relaxed) && tsc::read_tsc() < until {}
                     if say.send(Ok(())).is_err() {
                         return;
                     }
@@ -202,22 +202,22 @@ mod tests {
     /// whose batch is over by itself.
     #[test]
     fn peers_end_with_their_batch() {
-        if !tsc::is_usable() {
+        if !tsc::is_tsc_usable() {
             return;
         }
-        let cpus = pin::allowed().unwrap();
+        let cpus = pin::allowed_cpus().unwrap();
         let before = Instant::now();
-        let mut batch = Batch::new();
-        for does in [Does::Spin, Does::Sleep] {
-            let peers = Peers::on(&cpus[..1], does).unwrap();
+        let mut batch = TimeBatch::new();
+        for does in [PeerActivity::Spin, PeerActivity::Sleep] {
+            let peers = PeerThreads::start_on(&cpus[..1], does).unwrap();
             for _ in 0..3 {
-                batch.begin(1_000_000);
-                let busy = peers.begin(&batch).unwrap();
+                batch.begin_batch(1_000_000);
+                let busy = peers.begin_activity(&batch).unwrap();
                 thread::sleep(Duration::from_millis(1));
                 drop(busy);
             }
         }
         assert!(before.elapsed() < Duration::from_secs(300));
-        assert!(Peers::on(&[99_999], Does::Spin).is_err());
+        assert!(PeerThreads::start_on(&[99_999], PeerActivity::Spin).is_err());
     }
 }

@@ -4,15 +4,15 @@ use std::io;
 
 use rustix::mm::MapFlags;
 
-use super::batch::Batch;
-use super::{Bench, Part, Sample};
-use crate::memory::{Mapping, PAGE};
+use super::batch::TimeBatch;
+use super::{CurveBench, CurvePart, SampleKind};
+use crate::memory::{LabMapping, PAGE_BYTES};
 
 /// Pages of a call.
-const PAGES: [u64; 5] = [1, 8, 64, 512, 1024];
+const PAGES_PER_CALL: [u64; 5] = [1, 8, 64, 512, 1024];
 
 #[derive(Clone, Copy, Debug)]
-enum How {
+enum PrefaultMethod {
     /// The mapping alone.
     Alone,
     /// A write of one byte of each page, in order.
@@ -26,48 +26,48 @@ enum How {
 }
 
 /// The parts, one a kind.
-pub(super) fn parts() -> Vec<Part> {
+pub(super) fn prefault_parts() -> Vec<CurvePart> {
     [
-        ("mmap alone", How::Alone),
-        ("touch in order", How::Touch),
-        ("MAP_POPULATE", How::Populate),
-        ("mlock", How::Lock),
-        ("MADV_POPULATE_WRITE", How::PopulateWrite),
+        ("mmap alone", PrefaultMethod::Alone),
+        ("touch in order", PrefaultMethod::Touch),
+        ("MAP_POPULATE", PrefaultMethod::Populate),
+        ("mlock", PrefaultMethod::Lock),
+        ("MADV_POPULATE_WRITE", PrefaultMethod::PopulateWrite),
     ]
     .into_iter()
-    .map(|(series, how)| Part {
+    .map(|(series, how)| CurvePart {
         series,
         per: "page",
-        sample: Sample::Mean,
-        xs: PAGES.to_vec(),
+        sample: SampleKind::Mean,
+        xs: PAGES_PER_CALL.to_vec(),
         prepare: Box::new(move |_| {
             // MAP_POPULATE comes before any madvise could refuse huge pages: this process gets none (prctl(2)).
             // SAFETY: numbers only.
             if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
                 return Err(io::Error::last_os_error());
             }
-            Ok(Box::new(Prefault(how)))
+            Ok(Box::new(PrefaultBench(how)))
         }),
     })
     .collect()
 }
 
-struct Prefault(How);
+struct PrefaultBench(PrefaultMethod);
 
-impl Prefault {
+impl PrefaultBench {
     #[inline(always)]
-    fn give(&self, bytes: usize) -> io::Result<Mapping> {
+    fn map_present(&self, bytes: usize) -> io::Result<LabMapping> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let populate = match self.0 {
-            How::Populate => MapFlags::POPULATE,
+            PrefaultMethod::Populate => MapFlags::POPULATE,
             _ => MapFlags::empty(),
         };
-        let mapping = Mapping::map(bytes, flags | populate)?;
+        let mapping = LabMapping::map_with_flags(bytes, flags | populate)?;
         match self.0 {
-            How::Alone | How::Populate => {}
-            How::Touch => mapping.touch(),
-            How::PopulateWrite => mapping.advise(bytes, libc::MADV_POPULATE_WRITE)?,
-            How::Lock => {
+            PrefaultMethod::Alone | PrefaultMethod::Populate => {}
+            PrefaultMethod::Touch => mapping.touch_pages(),
+            PrefaultMethod::PopulateWrite => mapping.advise(bytes, libc::MADV_POPULATE_WRITE)?,
+            PrefaultMethod::Lock => {
                 // SAFETY: the whole of the mapping, which unlocks it when it goes.
                 if unsafe { libc::mlock(mapping.start().cast(), mapping.bytes()) } != 0 {
                     let err = io::Error::last_os_error();
@@ -80,12 +80,12 @@ impl Prefault {
     }
 }
 
-impl Bench for Prefault {
-    fn batch(&mut self, pages: u64, batch: &mut Batch) -> io::Result<()> {
-        let bytes = usize::try_from(pages).map_err(io::Error::other)? * PAGE;
+impl CurveBench for PrefaultBench {
+    fn measure_batch(&mut self, pages: u64, batch: &mut TimeBatch) -> io::Result<()> {
+        let bytes = usize::try_from(pages).map_err(io::Error::other)? * PAGE_BYTES;
         while batch.goes_on() {
             // The mapping is dropped at once, which is not timed.
-            batch.time_mean(pages, || self.give(bytes))?;
+            batch.time_mean(pages, || self.map_present(bytes))?;
         }
         Ok(())
     }
@@ -96,11 +96,11 @@ mod tests {
     use super::*;
 
     /// Pages of a mapping that are there (mincore(2) says it of the page cache, /proc/self/pagemap of these).
-    fn present(mapping: &Mapping) -> usize {
+    fn present(mapping: &LabMapping) -> usize {
         use std::os::unix::fs::FileExt as _;
         let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
-        let mut words = vec![0_u8; mapping.bytes() / PAGE * 8];
-        let at = mapping.start() as u64 / PAGE as u64 * 8;
+        let mut words = vec![0_u8; mapping.bytes() / PAGE_BYTES * 8];
+        let at = mapping.start() as u64 / PAGE_BYTES as u64 * 8;
         pagemap.read_exact_at(&mut words, at).unwrap();
         // bit 63 (Documentation/admin-guide/mm/pagemap.rst), which everybody may read
         words.chunks_exact(8).filter(|w| w[7] & 0x80 != 0).count()
@@ -110,15 +110,17 @@ mod tests {
     #[test]
     fn pages_are_there() {
         for (how, pages) in [
-            (How::Alone, 0),
-            (How::Touch, 8),
-            (How::Populate, 8),
-            (How::Lock, 8),
-            (How::PopulateWrite, 8),
+            (PrefaultMethod::Alone, 0),
+            (PrefaultMethod::Touch, 8),
+            (PrefaultMethod::Populate, 8),
+            (PrefaultMethod::Lock, 8),
+            (PrefaultMethod::PopulateWrite, 8),
         ] {
-            let mapping = match Prefault(how).give(8 * PAGE) {
+            let mapping = match PrefaultBench(how).map_present(8 * PAGE_BYTES) {
                 Ok(mapping) => mapping,
-                Err(_) if matches!(how, How::Lock | How::PopulateWrite) => continue,
+                Err(_) if matches!(how, PrefaultMethod::Lock | PrefaultMethod::PopulateWrite) => {
+                    continue;
+                }
                 Err(err) => panic!("{how:?}: {err}"),
             };
             assert_eq!(present(&mapping), pages, "{how:?}");

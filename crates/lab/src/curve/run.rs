@@ -7,27 +7,27 @@ use std::time::{Duration, Instant};
 
 use quell_stats::{Rng, median};
 
-use super::process::Hand;
-use super::{Curve, Part, Place, Sample};
-use crate::answers::Stop;
-use crate::tsc::nanoseconds;
+use super::worker_handle::CurveWorkerHandle;
+use super::{Curve, CurvePart, CurvePlace, SampleKind};
+use crate::tsc::duration_ns;
+use crate::worker_answers::StopRequested;
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CurveOptions {
     /// The CPUs and the memory.
-    pub place: Place,
+    pub place: CurvePlace,
     /// The time of the run, which one round more may exceed.
     pub budget: Duration,
     /// The seed of the order of the points.
     pub seed: u64,
     /// Says, also in the middle of a batch, whether somebody wants it to end.
-    pub stop: Stop,
+    pub stop: StopRequested,
 }
 
 /// All that was measured.
 #[derive(Debug, Default)]
-pub struct Measured {
+pub struct MeasuredCurve {
     /// Part by part.
     pub parts: Vec<MeasuredPart>,
     /// Whole rounds.
@@ -46,23 +46,23 @@ pub struct MeasuredPart {
     /// The unit whose cost a figure is.
     pub per: &'static str,
     /// The meaning of a sample.
-    pub sample: Sample,
+    pub sample: SampleKind,
     /// The times by x.
-    pub points: BTreeMap<u64, Times>,
+    pub points: BTreeMap<u64, PointTimes>,
 }
 
 /// The times of one point.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Times {
+pub struct PointTimes {
     /// The median of each round, ns.
     pub medians: Vec<f64>,
     /// All times, ns to three digits, with their number.
     pub all: BTreeMap<u64, u64>,
 }
 
-impl Times {
+impl PointTimes {
     /// Adds a round.
-    pub fn add(&mut self, times: &[f64]) {
+    pub fn add_round(&mut self, times: &[f64]) {
         if times.is_empty() {
             return;
         }
@@ -81,16 +81,16 @@ fn three_digits(ns: u64) -> u64 {
 }
 
 /// Rounds that a budget is divided into: enough for intervals, and for changes of the machine over some seconds.
-const ROUNDS: u128 = 24;
+const PLANNED_ROUNDS: u128 = 24;
 
 /// Bounds of a batch: a shorter one would be all beginning, a longer one teaches nothing.
-const BATCH: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+const BATCH_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// The length of a batch for so many points.
 fn batch_ns(budget: Duration, points: usize) -> u64 {
-    let each = budget.as_nanos() / (ROUNDS * points.max(1) as u128);
+    let each = budget.as_nanos() / (PLANNED_ROUNDS * points.max(1) as u128);
     let each = u64::try_from(each).unwrap_or(u64::MAX);
-    each.clamp(nanoseconds(BATCH.0), nanoseconds(BATCH.1))
+    each.clamp(duration_ns(BATCH_BOUNDS.0), duration_ns(BATCH_BOUNDS.1))
 }
 
 /// Measures a curve.
@@ -98,17 +98,23 @@ fn batch_ns(budget: Duration, points: usize) -> u64 {
 /// # Errors
 ///
 /// If none of it can be measured here; why, in words.
-pub fn run(
+pub fn run_curve(
     curve: &'static Curve,
-    options: &Options,
+    options: &CurveOptions,
     worker: &dyn Fn() -> Command,
     goes_on: &dyn Fn(usize) -> bool,
-) -> io::Result<Measured> {
+) -> io::Result<MeasuredCurve> {
     let until = Instant::now() + options.budget;
-    let mut measured = Measured::default();
+    let mut measured = MeasuredCurve::default();
     let mut hands = Vec::new();
     for (at, part) in (curve.parts)(&options.place).into_iter().enumerate() {
-        match Hand::start(&mut worker(), curve.name, at, &options.place, options.stop) {
+        match CurveWorkerHandle::start_worker(
+            &mut worker(),
+            curve.name,
+            at,
+            &options.place,
+            options.stop,
+        ) {
             Ok(hand) => hands.push(hand),
             Err(err) if err.kind() == io::ErrorKind::Interrupted => {
                 measured.interrupted = true;
@@ -116,7 +122,7 @@ pub fn run(
                 return Ok(measured);
             }
             Err(err) => {
-                measured.missing.push(missing(&part, &err));
+                measured.missing.push(missing_part(&part, &err));
                 continue;
             }
         }
@@ -124,17 +130,21 @@ pub fn run(
             series: part.series,
             per: part.per,
             sample: part.sample,
-            points: part.xs.iter().map(|x| (*x, Times::default())).collect(),
+            points: part
+                .xs
+                .iter()
+                .map(|x| (*x, PointTimes::default()))
+                .collect(),
         });
     }
-    let mut hands: Vec<Option<Hand>> = hands.into_iter().map(Some).collect();
+    let mut hands: Vec<Option<CurveWorkerHandle>> = hands.into_iter().map(Some).collect();
     let points = measured.parts.iter().map(|p| p.points.len()).sum();
     let ns = batch_ns(options.budget, points);
     let mut rng = Rng::new(options.seed);
     let mut took = Duration::ZERO;
     while measured.rounds == 0 || Instant::now() + took < until {
         let began = Instant::now();
-        let Some(round) = round(&mut measured, &mut hands, ns, &mut rng, goes_on) else {
+        let Some(round) = measure_round(&mut measured, &mut hands, ns, &mut rng, goes_on) else {
             measured.interrupted = true;
             break;
         };
@@ -143,7 +153,7 @@ pub fn run(
         }
         for ((part, x), times) in round {
             if let Some(point) = measured.parts[part].points.get_mut(&x) {
-                point.add(&times);
+                point.add_round(&times);
             }
         }
         measured.rounds += 1;
@@ -160,18 +170,18 @@ pub fn run(
 }
 
 /// The number of the part, and x.
-type At = (usize, u64);
+type PointKey = (usize, u64);
 
 /// Measures every point once, in an order that chance decides. It returns none if somebody wants it to end, for a part of a round
 /// would have more of some points than of others. A part that fails is left out from then on.
-fn round(
-    measured: &mut Measured,
-    hands: &mut [Option<Hand>],
+fn measure_round(
+    measured: &mut MeasuredCurve,
+    hands: &mut [Option<CurveWorkerHandle>],
     ns: u64,
     rng: &mut Rng,
     goes_on: &dyn Fn(usize) -> bool,
-) -> Option<BTreeMap<At, Vec<f64>>> {
-    let mut order: Vec<At> = Vec::new();
+) -> Option<BTreeMap<PointKey, Vec<f64>>> {
+    let mut order: Vec<PointKey> = Vec::new();
     for (part, _) in hands.iter().enumerate().filter(|(_, h)| h.is_some()) {
         order.extend(measured.parts[part].points.keys().map(|x| (part, *x)));
     }
@@ -184,7 +194,7 @@ fn round(
         let Some(hand) = &mut hands[part] else {
             continue;
         };
-        match hand.batch(x, ns) {
+        match hand.measure_point(x, ns) {
             Ok(times) => {
                 round.insert((part, x), times);
             }
@@ -199,7 +209,7 @@ fn round(
     Some(round)
 }
 
-fn missing(part: &Part, err: &io::Error) -> String {
+fn missing_part(part: &CurvePart, err: &io::Error) -> String {
     format!("{}: {err}", part.series)
 }
 
@@ -222,7 +232,7 @@ mod tests {
         #[test]
         fn batches_fit(seconds in 1_u64..86_400, points in 1_usize..200) {
             let ns = batch_ns(Duration::from_secs(seconds), points);
-            let all = u128::from(ns) * ROUNDS * points as u128;
+            let all = u128::from(ns) * PLANNED_ROUNDS * points as u128;
             prop_assert!((1_000_000..=50_000_000).contains(&ns));
             prop_assert!(all <= u128::from(seconds) * 1_000_000_000 || ns == 1_000_000);
         }
@@ -230,9 +240,9 @@ mod tests {
         /// Check that times are counted once each and rounds one by one.
         #[test]
         fn times_are_counted(rounds in prop::collection::vec(prop::collection::vec(0.5_f64..1e9, 0..20), 0..10)) {
-            let mut times = Times::default();
+            let mut times = PointTimes::default();
             for round in &rounds {
-                times.add(round);
+                times.add_round(round);
             }
             prop_assert_eq!(times.medians.len(), rounds.iter().filter(|r| !r.is_empty()).count());
             prop_assert_eq!(times.all.values().sum::<u64>(), rounds.iter().map(Vec::len).sum::<usize>() as u64);

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use quell_stats::median;
 use serde::{Deserialize, Serialize};
 
-use super::run::{Measured, Times};
-use super::{Curve, Place, Sample};
-use crate::summary::Machine;
-use crate::tsc::Counter;
+use super::run::{MeasuredCurve, PointTimes};
+use super::{Curve, CurvePlace, SampleKind};
+use crate::summary::MachineSummary;
+use crate::tsc::TscQuality;
 
 /// The name of this contract.
-pub const SCHEMA: &str = "quell/lab-curve/1";
+pub const CURVE_SCHEMA: &str = "quell/lab-curve/1";
 
 /// One curve.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Curved {
-    /// [`SCHEMA`].
+pub struct CurveSummary {
+    /// [`CURVE_SCHEMA`].
     pub schema: String,
     /// The curve's name.
     pub experiment: String,
@@ -31,27 +31,27 @@ pub struct Curved {
     /// Whether it was ended early.
     pub interrupted: bool,
     /// The machine: the operation ran on `culprit_cpu`, its peers on `victim_cpu` first.
-    pub machine: Machine,
+    pub machine: MachineSummary,
     /// The lines of the picture.
-    pub series: Vec<Series>,
+    pub series: Vec<CurveSeries>,
     /// Remarks that a reader of the result needs, and the points that could not be measured.
     pub notes: Vec<String>,
 }
 
 /// One line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Series {
+pub struct CurveSeries {
     /// Its name.
     pub name: String,
     /// The unit whose cost a figure is.
     pub per: String,
     /// In the order of x.
-    pub points: Vec<Point>,
+    pub points: Vec<CurvePoint>,
 }
 
 /// One point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct CurvePoint {
     /// The value of x.
     pub x: u64,
     /// The median of the rounds' medians, ns.
@@ -66,29 +66,34 @@ pub struct Point {
     pub n: u64,
 }
 
-impl Curved {
+impl CurveSummary {
     /// Sums up a measured curve.
     #[must_use]
-    pub fn new(curve: &Curve, place: &Place, machine: Machine, measured: &Measured) -> Self {
+    pub fn new(
+        curve: &Curve,
+        place: &CurvePlace,
+        machine: MachineSummary,
+        measured: &MeasuredCurve,
+    ) -> Self {
         let mut notes = (curve.notes)(place);
         if machine.virtual_machine {
             let vm = "measured in a virtual machine: nothing is said of bare metal";
             notes.push(vm.to_owned());
         }
-        if machine.counter == Counter::Measured {
+        if machine.counter == TscQuality::Measured {
             let measured = "this CPU's time stamp counter promises no rate: that it keeps to one was measured for a moment";
             notes.push(measured.to_owned());
         }
         let missing = measured.missing.iter();
         notes.extend(missing.map(|why| format!("not measured: {why}")));
-        if measured.rounds < FEWEST_ROUNDS {
+        if measured.rounds < MIN_INTERVAL_ROUNDS {
             let rounds = measured.rounds;
             notes.push(format!(
                 "{rounds} rounds are too few for an interval: give it a larger --budget"
             ));
         }
         Self {
-            schema: SCHEMA.to_owned(),
+            schema: CURVE_SCHEMA.to_owned(),
             experiment: curve.name.to_owned(),
             about: curve.about.to_owned(),
             unit: "ns".to_owned(),
@@ -96,20 +101,23 @@ impl Curved {
             rounds: measured.rounds,
             interrupted: measured.interrupted,
             machine,
-            series: series(measured),
+            series: join_series(measured),
             notes,
         }
     }
 }
 
 /// Joins parts of the same name, in the order in which names come first.
-fn series(measured: &Measured) -> Vec<Series> {
-    let mut all: Vec<Series> = Vec::new();
+fn join_series(measured: &MeasuredCurve) -> Vec<CurveSeries> {
+    let mut all: Vec<CurveSeries> = Vec::new();
     for part in &measured.parts {
-        let points = part.points.iter().map(|(x, t)| point(*x, t, part.sample));
+        let points = part
+            .points
+            .iter()
+            .map(|(x, t)| summarize_point(*x, t, part.sample));
         match all.iter_mut().find(|s| s.name == part.series) {
             Some(series) => series.points.extend(points),
-            None => all.push(Series {
+            None => all.push(CurveSeries {
                 name: part.series.to_owned(),
                 per: part.per.to_owned(),
                 points: points.collect(),
@@ -122,15 +130,15 @@ fn series(measured: &Measured) -> Vec<Series> {
     all
 }
 
-fn point(x: u64, times: &Times, sample: Sample) -> Point {
+fn summarize_point(x: u64, times: &PointTimes, sample: SampleKind) -> CurvePoint {
     let hundredth = |ns: f64| (ns * 100.0).round() / 100.0;
     let ci95 = median_interval(&times.medians);
-    Point {
+    CurvePoint {
         x,
         p50: hundredth(median(&times.medians)),
         p99: match sample {
-            Sample::Operation => p99(&times.all),
-            Sample::Mean => None,
+            SampleKind::Operation => percentile_99(&times.all),
+            SampleKind::Mean => None,
         },
         ci95: (
             ci95.map(|(low, _)| hundredth(low)),
@@ -141,12 +149,12 @@ fn point(x: u64, times: &Times, sample: Sample) -> Point {
 }
 
 /// A percentile is published only if so many times lie beyond it.
-const BEYOND: u64 = 100;
+const MIN_TIMES_BEYOND: u64 = 100;
 
 /// The 99th percentile, where enough times lie beyond it.
-fn p99(all: &BTreeMap<u64, u64>) -> Option<u64> {
+fn percentile_99(all: &BTreeMap<u64, u64>) -> Option<u64> {
     let total: u64 = all.values().sum();
-    if total < BEYOND * 100 {
+    if total < MIN_TIMES_BEYOND * 100 {
         return None;
     }
     // The rank is rounded up, so that at least 99 of 100 times lie at or below it.
@@ -161,14 +169,14 @@ fn p99(all: &BTreeMap<u64, u64>) -> Option<u64> {
 }
 
 /// With five values even the least and the largest hold the median in 15 of 16 cases only.
-const FEWEST_ROUNDS: usize = 6;
+const MIN_INTERVAL_ROUNDS: usize = 6;
 
 /// Where the median lies with 95 % certainty, whatever the values' distribution: the k-th value from both ends, with
 /// the largest k at which fewer than k of n fair coins show heads in at most 2.5 % of cases (Conover, *Practical
 /// Nonparametric Statistics*, 1999, 3.2). A bootstrap of medians has steps as coarse and falls short with few values.
 fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
-    if n < FEWEST_ROUNDS {
+    if n < MIN_INTERVAL_ROUNDS {
         return None;
     }
     let mut sorted = values.to_vec();
@@ -247,13 +255,13 @@ mod tests {
                 *all.entry(*ns).or_insert(0) += of_each;
             }
             let total: u64 = all.values().sum();
-            let told = p99(&all);
+            let told = percentile_99(&all);
             prop_assert_eq!(told.is_some(), total >= 10_000);
             if let Some(at) = told {
                 let beyond: u64 = all.range(at + 1..).map(|(_, n)| n).sum();
                 let from: u64 = all.range(at..).map(|(_, n)| n).sum();
                 prop_assert!(all.contains_key(&at));
-                prop_assert!(beyond <= total / 100 && from >= BEYOND);
+                prop_assert!(beyond <= total / 100 && from >= MIN_TIMES_BEYOND);
                 let every: Vec<f64> = all.iter().flat_map(|(ns, n)| std::iter::repeat_n(*ns as f64, *n as usize)).collect();
                 let (low, high) = (quantile(&every, 0.9898), quantile(&every, 0.9902));
                 prop_assert!(low.floor() <= at as f64 && at as f64 <= high.ceil());
@@ -264,19 +272,19 @@ mod tests {
         /// percentile however many there are.
         #[test]
         fn parts_become_series(xs in prop::collection::btree_set(0_u64..100, 1..10), mean in any::<bool>()) {
-            let mut times = Times::default();
+            let mut times = PointTimes::default();
             for _ in 0..6 {
-                times.add(&[5.0; 2000]);
+                times.add_round(&[5.0; 2000]);
             }
-            let sample = if mean { Sample::Mean } else { Sample::Operation };
+            let sample = if mean { SampleKind::Mean } else { SampleKind::Operation };
             let parts = xs.iter().rev().map(|x| MeasuredPart {
                 series: "one",
                 per: "call",
                 sample,
                 points: BTreeMap::from([(*x, times.clone())]),
             });
-            let measured = Measured { parts: parts.collect(), rounds: 6, ..Measured::default() };
-            let all = series(&measured);
+            let measured = MeasuredCurve { parts: parts.collect(), rounds: 6, ..MeasuredCurve::default() };
+            let all = join_series(&measured);
             prop_assert_eq!(all.len(), 1);
             prop_assert_eq!(all[0].points.iter().map(|p| p.x).collect::<Vec<_>>(), xs.into_iter().collect::<Vec<_>>());
             for p in &all[0].points {

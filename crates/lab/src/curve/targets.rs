@@ -2,11 +2,11 @@
 //! smp_call_function_many_cond()). A CPU whose thread of the address space sleeps is not interrupted unless page
 //! tables were freed (arch/x86/mm/tlb.c: should_flush_tlb()).
 
-use super::flush_threshold::Advised;
-use super::peers::Does;
-use super::{Bench, Curve, Part, Place, Sample};
+use super::flush_threshold::MadviseBench;
+use super::peers::PeerActivity;
+use super::{Curve, CurveBench, CurvePart, CurvePlace, SampleKind};
 
-pub(super) const CURVE: Curve = Curve {
+pub(super) const TARGETS_CURVE: Curve = Curve {
     name: "targets",
     about: "madvise(MADV_DONTNEED) of one page, by the CPUs on which threads of the address space spin, or sleep with and without another process since",
     x: "CPUs",
@@ -15,18 +15,18 @@ pub(super) const CURVE: Curve = Curve {
         let others = place.others.len();
         // Every point has a process, or the kernel would still note a CPU for the address space that has slept since another
         // point.
-        steps(others)
+        target_counts(others)
             .into_iter()
             .flat_map(|n| {
                 [
-                    part("spinning", n, Does::Spin),
-                    part("asleep, lazy", n, Does::Sleep),
-                    part("asleep, another ran", n, Does::SleepAway),
+                    target_part("spinning", n, PeerActivity::Spin),
+                    target_part("asleep, lazy", n, PeerActivity::Sleep),
+                    target_part("asleep, another ran", n, PeerActivity::SleepAway),
                 ]
             })
             .collect()
     },
-    notes: |place: &Place| {
+    notes: |place: &CurvePlace| {
         let n = place.others.len();
         vec![
             "0 CPUs is the control: nobody else runs in the address space".to_owned(),
@@ -46,31 +46,31 @@ pub(super) const CURVE: Curve = Curve {
     },
 };
 
-fn part(series: &'static str, cpus: usize, does: Does) -> Part {
-    Part {
+fn target_part(series: &'static str, cpus: usize, does: PeerActivity) -> CurvePart {
+    CurvePart {
         series,
         per: "call",
-        sample: Sample::Operation,
+        sample: SampleKind::Operation,
         xs: vec![u64::try_from(cpus).unwrap_or(u64::MAX)],
         prepare: Box::new(move |place| {
             let cpus = &place.others[..cpus.min(place.others.len())];
-            let bench = Advised::new(libc::MADV_DONTNEED, cpus, Some(does))?;
-            Ok(Box::new(OnePage(bench)))
+            let bench = MadviseBench::new(libc::MADV_DONTNEED, cpus, Some(does))?;
+            Ok(Box::new(OnePageBench(bench)))
         }),
     }
 }
 
 /// x is the number of CPUs, the pages are always one.
-struct OnePage(Advised);
+struct OnePageBench(MadviseBench);
 
-impl Bench for OnePage {
-    fn batch(&mut self, _: u64, batch: &mut super::Batch) -> std::io::Result<()> {
-        self.0.batch(1, batch)
+impl CurveBench for OnePageBench {
+    fn measure_batch(&mut self, _: u64, batch: &mut super::TimeBatch) -> std::io::Result<()> {
+        self.0.measure_batch(1, batch)
     }
 }
 
 /// All numbers up to 8, then powers of two, and the last: every point is a process with as many threads.
-fn steps(others: usize) -> Vec<usize> {
+fn target_counts(others: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (0..=others.min(8)).collect();
     let doubled = std::iter::successors(Some(16_usize), |n| n.checked_mul(2));
     all.extend(doubled.take_while(|n| *n < others));
@@ -90,7 +90,7 @@ mod tests {
         /// Check that the points begin with the control and end with all CPUs, rise, and stay few.
         #[test]
         fn steps_reach_all(others in 0_usize..5000) {
-            let all = steps(others);
+            let all = target_counts(others);
             prop_assert_eq!(all[0], 0);
             prop_assert_eq!(all[all.len() - 1], others);
             prop_assert!(all.windows(2).all(|w| w[0] < w[1]));

@@ -5,23 +5,23 @@ use std::io;
 
 use quell_stats::Rng;
 
-use super::area::{Area, no_huge_pages};
-use super::batch::Batch;
-use super::walk::{self, Lay};
-use super::{Bench, Curve, Part, Place, Sample};
-use crate::memory::PAGE;
+use super::aligned_area::{AlignedArea, no_huge_pages};
+use super::batch::TimeBatch;
+use super::line_chain::{self, LineLayout};
+use super::{Curve, CurveBench, CurvePart, CurvePlace, SampleKind};
+use crate::memory::PAGE_BYTES;
 use crate::tsc;
 
-pub(super) const CURVE: Curve = Curve {
+pub(super) const TLB_CURVE: Curve = Curve {
     name: "tlb-curve",
     about: "a load whose address the load before it gave, over so many lines, one in each page or packed",
     x: "pages",
     wants: &[],
     parts: |place| {
         vec![
-            part("packed", Lay::Packed, false, place),
-            part("4 KB pages", Lay::OneAPage, false, place),
-            part("huge pages", Lay::OneAPage, true, place),
+            chase_part("packed", LineLayout::Packed, false, place),
+            chase_part("4 KB pages", LineLayout::OneAPage, false, place),
+            chase_part("huge pages", LineLayout::OneAPage, true, place),
         ]
     },
     notes: |_| {
@@ -35,61 +35,63 @@ pub(super) const CURVE: Curve = Curve {
     },
 };
 
-const FEWEST: u64 = 64;
-const MOST: u64 = 65_536;
+const MIN_CHASE_PAGES: u64 = 64;
+const MAX_CHASE_PAGES: u64 = 65_536;
 
 /// Turns of 16 loads in one sample, so that reading the counter is nothing beside them.
-const TURNS: u64 = 256;
+const TURNS_PER_SAMPLE: u64 = 256;
 
 /// Powers of two, as long as two areas of so many pages are no more than a quarter of the memory.
-fn pages(memory: u64) -> Vec<u64> {
-    let fits = |pages: &u64| *pages == FEWEST || 2 * pages * PAGE as u64 <= memory / 4;
-    std::iter::successors(Some(FEWEST), |n| Some(n * 2))
-        .take_while(|n| *n <= MOST && fits(n))
+fn chase_pages(memory: u64) -> Vec<u64> {
+    let fits =
+        |pages: &u64| *pages == MIN_CHASE_PAGES || 2 * pages * PAGE_BYTES as u64 <= memory / 4;
+    std::iter::successors(Some(MIN_CHASE_PAGES), |n| Some(n * 2))
+        .take_while(|n| *n <= MAX_CHASE_PAGES && fits(n))
         .collect()
 }
 
-fn part(series: &'static str, lay: Lay, huge: bool, place: &Place) -> Part {
-    let xs = pages(place.memory);
-    let most = xs.last().copied().unwrap_or(FEWEST);
-    Part {
+fn chase_part(series: &'static str, lay: LineLayout, huge: bool, place: &CurvePlace) -> CurvePart {
+    let xs = chase_pages(place.memory);
+    let most = xs.last().copied().unwrap_or(MIN_CHASE_PAGES);
+    CurvePart {
         series,
         per: "load",
-        sample: Sample::Mean,
+        sample: SampleKind::Mean,
         xs,
         prepare: Box::new(move |_| {
             if huge && let Some(why) = no_huge_pages() {
                 return Err(io::Error::other(why));
             }
             let lines = usize::try_from(most).map_err(io::Error::other)?;
-            let area = Area::new(lay.bytes(lines), huge)?;
-            area.fill();
-            Ok(Box::new(Chase {
+            let area = AlignedArea::new(lay.bytes_of_lines(lines), huge)?;
+            area.fill_pages();
+            Ok(Box::new(ChaseBench {
                 area,
                 lay,
-                rng: Rng::new(tsc::now()),
+                rng: Rng::new(tsc::read_tsc()),
             }))
         }),
     }
 }
 
-struct Chase {
-    area: Area,
-    lay: Lay,
+struct ChaseBench {
+    area: AlignedArea,
+    lay: LineLayout,
     rng: Rng,
 }
 
-impl Bench for Chase {
-    fn batch(&mut self, x: u64, batch: &mut Batch) -> io::Result<()> {
+impl CurveBench for ChaseBench {
+    fn measure_batch(&mut self, x: u64, batch: &mut TimeBatch) -> io::Result<()> {
         let lines = usize::try_from(x).map_err(io::Error::other)?;
-        let first = walk::chain(&self.area, self.lay, lines, &mut self.rng);
+        let first = line_chain::write_chain(&self.area, self.lay, lines, &mut self.rng);
         // Goes around once, so that caches and TLB hold this chain as it is followed and not as it was written.
         // SAFETY: the area lives as long as this, and the chain is written anew in the next batch only.
-        let mut at = unsafe { walk::follow(first, x.div_ceil(walk::TURN)) };
+        let mut at =
+            unsafe { line_chain::follow_chain(first, x.div_ceil(line_chain::LOADS_PER_TURN)) };
         while batch.goes_on() {
-            at = batch.time_mean(TURNS * walk::TURN, || {
+            at = batch.time_mean(TURNS_PER_SAMPLE * line_chain::LOADS_PER_TURN, || {
                 // SAFETY: the same chain.
-                Ok(unsafe { walk::follow(at, TURNS) })
+                Ok(unsafe { line_chain::follow_chain(at, TURNS_PER_SAMPLE) })
             })?;
         }
         Ok(())
@@ -103,10 +105,10 @@ mod tests {
     /// Check that a small machine gets fewer points and none gets no point.
     #[test]
     fn points_fit_the_memory() {
-        assert_eq!(pages(0), [64]);
-        assert_eq!(pages(u64::MAX).len(), 11);
-        assert_eq!(pages(u64::MAX).last(), Some(&65_536));
-        assert_eq!(pages(8 << 30).last(), Some(&65_536));
-        assert_eq!(pages(1 << 30).last(), Some(&32_768));
+        assert_eq!(chase_pages(0), [64]);
+        assert_eq!(chase_pages(u64::MAX).len(), 11);
+        assert_eq!(chase_pages(u64::MAX).last(), Some(&65_536));
+        assert_eq!(chase_pages(8 << 30).last(), Some(&65_536));
+        assert_eq!(chase_pages(1 << 30).last(), Some(&32_768));
     }
 }

@@ -5,28 +5,28 @@
 //! the tables, but can't make a verdict. Sham and real blocks of one round are compared, so that slow changes of the machine
 //! cancel.
 
+mod block_figures;
 mod effect;
-mod measure;
-mod when;
+mod next_look;
 
 use quell_stats::Difference;
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{Arm, Mode};
-use crate::attribute::Attributed;
-use crate::mechanism::Mechanism;
+use crate::arm::{Arm, VictimActivity};
+use crate::attribute::ClassifiedBlock;
+use crate::mechanism::StallMechanism;
 use crate::params::Params;
-use crate::round::{Invalid, Round, block_of, counts, operations};
+use crate::round::{InvalidReason, Round, is_valid_round, telling_operations, valid_block};
 
-pub(crate) use effect::Effect;
-use effect::{Asked, effect};
-use measure::{all_ppm, differ, event_median, short_ppm};
-pub(crate) use when::next_look;
+use block_figures::{all_ppm, compare_blocks, median_caused_gap, short_ppm};
+pub(crate) use effect::ArmEffect;
+use effect::{ArmComparison, judge_arm};
+pub(crate) use next_look::next_look;
 
 /// The answer of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum LabVerdict {
     /// The mechanism stalls the victim on this machine.
     Shown,
     /// Enough was measured, and there is no effect.
@@ -37,7 +37,7 @@ pub enum Verdict {
     TooShort,
 }
 
-impl Verdict {
+impl LabVerdict {
     /// The name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -60,9 +60,9 @@ impl Verdict {
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// Real against sham.
-    pub real: Effect,
+    pub real: ArmEffect,
     /// Sham against idle: the control of the control.
-    pub sham: Effect,
+    pub sham: ArmEffect,
     /// Time in all gaps, whatever their cause, but for those in which another thread ran: real less sham, ppm.
     pub all_ppm: Difference,
     /// The same, sham less idle: the culprit's effect on other address spaces.
@@ -85,18 +85,29 @@ pub struct Judgement {
 
 /// Judges the rounds that there are so far.
 #[must_use]
-pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round]) -> Judgement {
-    let valid: Vec<&Round> = rounds.iter().filter(|round| counts(round)).collect();
-    let all = |arm: Arm| -> Vec<&Attributed> {
-        let blocks = valid.iter().filter_map(|round| block_of(round, arm));
+pub fn judge_rounds(
+    mechanism: &StallMechanism,
+    params: &Params,
+    mode: VictimActivity,
+    rounds: &[Round],
+) -> Judgement {
+    let valid: Vec<&Round> = rounds
+        .iter()
+        .filter(|round| is_valid_round(round))
+        .collect();
+    let all = |arm: Arm| -> Vec<&ClassifiedBlock> {
+        let blocks = valid.iter().filter_map(|round| valid_block(round, arm));
         blocks.collect()
     };
     let [idle, sham, real] = [Arm::Idle, Arm::Sham, Arm::Real].map(all);
-    let expected_per_op = mechanism.expected(params, mode);
-    let sum = |blocks: &[&Attributed], of: fn(&Attributed) -> u64| -> u64 {
+    let expected_per_op = mechanism.expected_hits(params, mode);
+    let sum = |blocks: &[&ClassifiedBlock], of: fn(&ClassifiedBlock) -> u64| -> u64 {
         blocks.iter().map(|b| of(b)).sum()
     };
-    let ops: u64 = real.iter().map(|b| operations(b, mechanism.timing)).sum();
+    let ops: u64 = real
+        .iter()
+        .map(|b| telling_operations(b, mechanism.timing))
+        .sum();
     let share = |n: u64, of: u64| (of > 0).then(|| n as f64 / of as f64);
     let every =
         [&idle, &sham, &real].map(|blocks| (sum(blocks, |b| b.matched), sum(blocks, |b| b.hits)));
@@ -117,20 +128,20 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
         )
     };
     let asked = |control, arm| {
-        effect(&Asked {
+        judge_arm(&ArmComparison {
             control,
             arm,
             mode,
             timing: mechanism.timing,
             rounds: rounds.len(),
-            invalid: most_often(rounds),
+            invalid: most_frequent_invalid(rounds),
         })
     };
     let sham_effect = asked(&idle, &sham);
     let mut real_effect = asked(&sham, &real);
     // Where both are stalled alike their difference is nothing, which says nothing of the mechanism either.
-    if real_effect.verdict.is_answer() && sham_effect.verdict == Verdict::Shown {
-        real_effect.verdict = Verdict::TooNoisy;
+    if real_effect.verdict.is_answer() && sham_effect.verdict == LabVerdict::Shown {
+        real_effect.verdict = LabVerdict::TooNoisy;
         real_effect.why = format!(
             "the control in another address space is stalled too, so this is not the mechanism's alone: {}",
             real_effect.why
@@ -139,16 +150,16 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
     Judgement {
         real: real_effect,
         sham: sham_effect,
-        all_ppm: differ(&sham, &real, all_ppm),
-        sham_all_ppm: differ(&idle, &sham, all_ppm),
-        untraced_ppm: untraced(&valid),
+        all_ppm: compare_blocks(&sham, &real, all_ppm),
+        sham_all_ppm: compare_blocks(&idle, &sham, all_ppm),
+        untraced_ppm: watching_cost(&valid),
         shootdowns_per_op: share(hits, of_ops),
         faults_per_op: share(faults, of_ops),
         ns_per_event: share(
-            sum(&real, Attributed::caused_ns),
+            sum(&real, ClassifiedBlock::caused_ns),
             sum(&real, |b| b.timed_events),
         ),
-        gap_p50_ns: event_median(&real),
+        gap_p50_ns: median_caused_gap(&real),
         matched: share(
             every.iter().map(|e| e.0).sum(),
             every.iter().map(|e| e.1).sum(),
@@ -158,19 +169,22 @@ pub fn judge(mechanism: &Mechanism, params: &Params, mode: Mode, rounds: &[Round
 }
 
 /// The most frequent reason of blocks that don't count.
-fn most_often(rounds: &[Round]) -> Option<Invalid> {
-    let all: Vec<Invalid> = rounds.iter().flatten().filter_map(|m| m.invalid).collect();
-    let times = |why: &Invalid| all.iter().filter(|w| *w == why).count();
+fn most_frequent_invalid(rounds: &[Round]) -> Option<InvalidReason> {
+    let all: Vec<InvalidReason> = rounds.iter().flatten().filter_map(|m| m.invalid).collect();
+    let times = |why: &InvalidReason| all.iter().filter(|w| *w == why).count();
     all.iter().copied().max_by_key(times)
 }
 
 /// The cost of watching, from rounds whose real and untraced blocks both count.
-fn untraced(valid: &[&Round]) -> Difference {
-    let both = valid
-        .iter()
-        .filter_map(|round| Some((block_of(round, Arm::Real)?, block_of(round, Arm::Untraced)?)));
+fn watching_cost(valid: &[&Round]) -> Difference {
+    let both = valid.iter().filter_map(|round| {
+        Some((
+            valid_block(round, Arm::Real)?,
+            valid_block(round, Arm::Untraced)?,
+        ))
+    });
     let (real, untraced): (Vec<_>, Vec<_>) = both.unzip();
-    differ(&real, &untraced, short_ppm)
+    compare_blocks(&real, &untraced, short_ppm)
 }
 
 #[cfg(test)]

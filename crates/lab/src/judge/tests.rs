@@ -3,27 +3,31 @@
 use quell_stats::Rng;
 
 use super::*;
-use crate::attribute::{Class, Told};
-use crate::block::Gap;
-use crate::mechanism::find;
-use crate::round::{Invalid, Measured};
+use crate::attribute::{ClassifiedGap, GapClass};
+use crate::block::VictimGap;
+use crate::mechanism::mechanism_by_name;
+use crate::round::{InvalidReason, MeasuredBlock};
 
 /// A block of a tenth of a second with so many stalls of 2 µs, caused or not.
-fn block(arm: Arm, stalls: u64, caused: bool, ops: u64) -> Measured {
+fn block(arm: Arm, stalls: u64, caused: bool, ops: u64) -> MeasuredBlock {
     let gaps = (0..stalls)
-        .map(|i| Told {
-            gap: Gap {
+        .map(|i| ClassifiedGap {
+            gap: VictimGap {
                 begin_ns: 1000 + i * 10_000,
                 ns: 2000,
             },
-            class: if caused { Class::Tlb } else { Class::None },
+            class: if caused {
+                GapClass::Tlb
+            } else {
+                GapClass::None
+            },
             caused,
             by: 0,
         })
         .collect();
-    Measured {
+    MeasuredBlock {
         arm,
-        block: Attributed {
+        block: ClassifiedBlock {
             begin_ns: 0,
             end_ns: 100_000_000,
             gaps,
@@ -33,7 +37,7 @@ fn block(arm: Arm, stalls: u64, caused: bool, ops: u64) -> Measured {
             timed_events: if caused { stalls } else { 0 },
             counted_ops: ops,
             counted_hits: if caused { stalls } else { 0 },
-            ..Attributed::default()
+            ..ClassifiedBlock::default()
         },
         invalid: None,
     }
@@ -54,8 +58,8 @@ fn rounds(n: u64, real: u64, noise: u64) -> Vec<Round> {
 }
 
 fn judged(rounds: &[Round]) -> Judgement {
-    let m = find("dontneed").unwrap();
-    judge(m, &Params::default(), Mode::Spin, rounds)
+    let m = mechanism_by_name("dontneed").unwrap();
+    judge_rounds(m, &Params::default(), VictimActivity::Spin, rounds)
 }
 
 /// Check that stalls of the culprit's own are shown with their number an operation, however much else there is,
@@ -64,8 +68,13 @@ fn judged(rounds: &[Round]) -> Judgement {
 fn shown_beside_noise() {
     for noise in [0, 10, 3000] {
         let j = judged(&rounds(8, 1000, noise));
-        assert_eq!(j.real.verdict, Verdict::Shown, "{noise}: {}", j.real.why);
-        assert_eq!(j.sham.verdict, Verdict::NotShown, "{noise}: {}", j.sham.why);
+        assert_eq!(j.real.verdict, LabVerdict::Shown, "{noise}: {}", j.real.why);
+        assert_eq!(
+            j.sham.verdict,
+            LabVerdict::NotShown,
+            "{noise}: {}",
+            j.sham.why
+        );
         assert_eq!(j.shootdowns_per_op, Some(1.0));
         assert_eq!(j.ns_per_event, Some(2000.0));
         assert_eq!(j.matched, Some(1.0));
@@ -76,45 +85,53 @@ fn shown_beside_noise() {
 #[test]
 fn nothing_is_not_shown() {
     let j = judged(&rounds(8, 0, 3000));
-    assert_eq!(j.real.verdict, Verdict::NotShown, "{}", j.real.why);
+    assert_eq!(j.real.verdict, LabVerdict::NotShown, "{}", j.real.why);
     assert_eq!(next_look(8, Some(&j)), None);
-    assert_eq!(judged(&rounds(5, 1000, 0)).real.verdict, Verdict::TooShort);
+    assert_eq!(
+        judged(&rounds(5, 1000, 0)).real.verdict,
+        LabVerdict::TooShort
+    );
     let mut few = rounds(8, 0, 0);
     few.iter_mut().for_each(|r| r[2].block.counted_ops = 3);
-    assert_eq!(judged(&few).real.verdict, Verdict::TooNoisy);
+    assert_eq!(judged(&few).real.verdict, LabVerdict::TooNoisy);
 }
 
 /// Check that rounds with an invalid block are left out.
 #[test]
 fn invalid_rounds_are_left_out() {
     let mut some = rounds(10, 1000, 0);
-    some[0][1].invalid = Some(Invalid::Lost);
-    some[3][2].invalid = Some(Invalid::Away);
+    some[0][1].invalid = Some(InvalidReason::Lost);
+    some[3][2].invalid = Some(InvalidReason::Away);
     // what is measured without the probe decides nothing
-    some[5][3].invalid = Some(Invalid::Away);
+    some[5][3].invalid = Some(InvalidReason::Away);
     assert_eq!(judged(&some).real.stall_ppm.pairs, 8);
 }
 
 /// Check that a sleeping victim is judged by what reaches its CPU.
 #[test]
 fn asleep_by_what_arrives() {
-    let m = find("dontneed").unwrap();
+    let m = mechanism_by_name("dontneed").unwrap();
     let verdict = |real| {
-        let j = judge(m, &Params::default(), Mode::Sleep, &rounds(8, real, 0));
+        let j = judge_rounds(
+            m,
+            &Params::default(),
+            VictimActivity::Sleep,
+            &rounds(8, real, 0),
+        );
         j.real.verdict
     };
-    assert_eq!(verdict(1000), Verdict::Shown);
-    assert_eq!(verdict(3), Verdict::NotShown);
+    assert_eq!(verdict(1000), LabVerdict::Shown);
+    assert_eq!(verdict(3), LabVerdict::NotShown);
 }
 
 /// Check that a small effect that is there every time is never "not shown", and that more is asked for.
 #[test]
 fn what_is_there_is_not_denied() {
     let j = judged(&rounds(8, 2, 0));
-    assert_eq!(j.real.verdict, Verdict::TooNoisy, "{}", j.real.why);
+    assert_eq!(j.real.verdict, LabVerdict::TooNoisy, "{}", j.real.why);
     assert!(j.real.why.contains("it takes 20"), "{}", j.real.why);
     assert_eq!(next_look(8, Some(&j)), Some(16));
-    assert_eq!(judged(&rounds(16, 2, 0)).real.verdict, Verdict::Shown);
+    assert_eq!(judged(&rounds(16, 2, 0)).real.verdict, LabVerdict::Shown);
 }
 
 /// Check that shootdowns that lie in no gap give no word: then the victim's gaps tell nothing.
@@ -128,7 +145,7 @@ fn unmatched_is_no_answer() {
         real.timed_events = 0;
     }
     let j = judged(&some);
-    assert_eq!(j.real.verdict, Verdict::TooNoisy, "{}", j.real.why);
+    assert_eq!(j.real.verdict, LabVerdict::TooNoisy, "{}", j.real.why);
     assert!(j.real.why.contains("lie in a gap"), "{}", j.real.why);
 }
 
@@ -143,7 +160,7 @@ fn untimed_is_no_answer() {
         real.counted_ops = 0;
     }
     let j = judged(&some);
-    assert_eq!(j.real.verdict, Verdict::TooNoisy, "{}", j.real.why);
+    assert_eq!(j.real.verdict, LabVerdict::TooNoisy, "{}", j.real.why);
     assert!(
         j.real.why.contains("the CPU itself was away"),
         "{}",
@@ -156,11 +173,11 @@ fn untimed_is_no_answer() {
 fn invalid_rounds_say_why() {
     let mut some = rounds(8, 1000, 0);
     for round in &mut some {
-        round[2].invalid = Some(Invalid::NoOperation);
+        round[2].invalid = Some(InvalidReason::NoOperation);
     }
-    some[0][1].invalid = Some(Invalid::Lost);
+    some[0][1].invalid = Some(InvalidReason::Lost);
     let j = judged(&some);
-    assert_eq!(j.real.verdict, Verdict::TooNoisy);
+    assert_eq!(j.real.verdict, LabVerdict::TooNoisy);
     assert!(j.real.why.contains("--block"), "{}", j.real.why);
 }
 
@@ -172,15 +189,15 @@ fn shown_control_is_no_control() {
         round[1] = block(Arm::Sham, 1000, true, 1000);
     }
     let j = judged(&alike);
-    assert_eq!(j.sham.verdict, Verdict::Shown);
-    assert_eq!(j.real.verdict, Verdict::TooNoisy, "{}", j.real.why);
+    assert_eq!(j.sham.verdict, LabVerdict::Shown);
+    assert_eq!(j.real.verdict, LabVerdict::TooNoisy, "{}", j.real.why);
     let mut some = rounds(8, 1000, 0);
     for round in &mut some {
         round[1] = block(Arm::Sham, 400, true, 1000);
     }
     let j = judged(&some);
-    assert_eq!(j.sham.verdict, Verdict::Shown);
-    assert_eq!(j.real.verdict, Verdict::TooNoisy, "{}", j.real.why);
+    assert_eq!(j.sham.verdict, LabVerdict::Shown);
+    assert_eq!(j.real.verdict, LabVerdict::TooNoisy, "{}", j.real.why);
 }
 
 /// Check that the interval holds the truth in about 95 of 100 cases although rounds are added until it is narrow: with

@@ -7,13 +7,13 @@
 use std::ffi::c_void;
 use std::io;
 
-use super::{Culprit, DEFAULT, Mechanism};
-use crate::memory::PAGE;
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
+use crate::memory::PAGE_BYTES;
 use crate::params::Param;
 use crate::preload;
-use crate::room::Takes;
+use crate::resources::ResourceDemand;
 
-pub(super) const ALLOC_FREE: Mechanism = Mechanism {
+pub(super) const ALLOC_FREE_MECHANISM: StallMechanism = StallMechanism {
     name: "alloc-free",
     about: "free of written memory, by the allocator that the process has: glibc's, or what is preloaded",
     params: &[
@@ -32,7 +32,7 @@ pub(super) const ALLOC_FREE: Mechanism = Mechanism {
     ],
     expects: |_| None,
     prepare: |params| {
-        preload::check()?;
+        preload::check_preloaded()?;
         let chunks = params.size("chunks");
         Ok(Box::new(AllocFree {
             bytes: params.size("bytes"),
@@ -42,10 +42,10 @@ pub(super) const ALLOC_FREE: Mechanism = Mechanism {
     },
     takes: |params| {
         // A chunk has at least a first page of its own.
-        let chunk = params.get("bytes").max(PAGE as u64);
-        Takes::held(chunk.saturating_mul(params.get("chunks")))
+        let chunk = params.get("bytes").max(PAGE_BYTES as u64);
+        ResourceDemand::of_memory(chunk.saturating_mul(params.get("chunks")))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct AllocFree {
@@ -58,7 +58,7 @@ struct AllocFree {
 unsafe impl Send for AllocFree {}
 
 impl AllocFree {
-    fn free(&mut self) {
+    fn free_chunks(&mut self) {
         for chunk in self.chunks.drain(..) {
             // SAFETY: it comes from malloc, and is freed once.
             unsafe { libc::free(chunk) };
@@ -67,9 +67,9 @@ impl AllocFree {
 }
 
 impl Culprit for AllocFree {
-    fn before(&mut self) -> io::Result<()> {
+    fn prepare_operation(&mut self) -> io::Result<()> {
         // An operation before this one may have failed half-way.
-        self.free();
+        self.free_chunks();
         for _ in 0..self.most {
             // SAFETY: any size may be asked for.
             let chunk = unsafe { libc::malloc(self.bytes) };
@@ -78,7 +78,7 @@ impl Culprit for AllocFree {
             }
             // There is room for all of them, so that nothing else is allocated.
             self.chunks.push(chunk);
-            for at in (0..self.bytes).step_by(PAGE) {
+            for at in (0..self.bytes).step_by(PAGE_BYTES) {
                 // SAFETY: within the chunk.
                 unsafe { chunk.cast::<u8>().add(at).write_volatile(1) };
             }
@@ -86,14 +86,14 @@ impl Culprit for AllocFree {
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
-        self.free();
+    fn run_operation(&mut self) -> io::Result<()> {
+        self.free_chunks();
         Ok(())
     }
 }
 
 impl Drop for AllocFree {
     fn drop(&mut self) {
-        self.free();
+        self.free_chunks();
     }
 }

@@ -3,15 +3,15 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, GATHERED, Mechanism, pages};
-use crate::memory::PAGE;
+use super::{Culprit, DEFAULT_MECHANISM, MAX_GATHERED_PAGES, StallMechanism, pages_param};
+use crate::memory::PAGE_BYTES;
 
-pub(super) const BRK: Mechanism = Mechanism {
+pub(super) const BRK_MECHANISM: StallMechanism = StallMechanism {
     name: "brk",
     about: "the heap's end moved up, written to, and moved back: what malloc does where it trims",
-    params: &[pages(16, 1 << 18)],
+    params: &[pages_param(16, 1 << 18)],
     expects: |params| {
-        if params.get("pages") <= GATHERED {
+        if params.get("pages") <= MAX_GATHERED_PAGES {
             Some(1.0)
         } else {
             None
@@ -20,11 +20,11 @@ pub(super) const BRK: Mechanism = Mechanism {
     prepare: |params| {
         leave_the_heap_alone();
         Ok(Box::new(Brk {
-            bytes: params.size("pages") * PAGE,
-            end: set(0)?,
+            bytes: params.size("pages") * PAGE_BYTES,
+            end: move_heap_end(0)?,
         }))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct Brk {
@@ -33,7 +33,7 @@ struct Brk {
 }
 
 /// Moves the heap's end, and returns it: the old end, if the kernel refuses (brk(2), the system call).
-fn set(end: usize) -> io::Result<usize> {
+fn move_heap_end(end: usize) -> io::Result<usize> {
     // SAFETY: 0 moves nothing; others are only asked to go to where the heap ended, and beyond that and back, and
     // nobody else moves it meanwhile, see `leave_the_heap_alone`.
     let now = unsafe { libc::syscall(libc::SYS_brk, end) };
@@ -47,18 +47,18 @@ fn set(end: usize) -> io::Result<usize> {
 fn leave_the_heap_alone() {
     #[cfg(target_env = "gnu")]
     {
-        const LEFT: i32 = 16 << 20;
+        const SPARE_HEAP_BYTES: i32 = 16 << 20;
         // Less than the size that malloc maps on its own (M_MMAP_THRESHOLD, 128 KiB).
-        const CHUNK: usize = 64 << 10;
+        const MALLOC_CHUNK_BYTES: usize = 64 << 10;
         // SAFETY: mallopt takes any numbers; each chunk is freed once, and nothing else is done with it.
         unsafe {
             libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
-            libc::mallopt(libc::M_TOP_PAD, LEFT);
+            libc::mallopt(libc::M_TOP_PAD, SPARE_HEAP_BYTES);
             let before = libc::syscall(libc::SYS_brk, 0);
             let mut chunks = Vec::new();
             // Ends when the heap was grown once, by that much more than was asked for.
             while libc::syscall(libc::SYS_brk, 0) == before && chunks.len() < 64 {
-                chunks.push(libc::malloc(CHUNK));
+                chunks.push(libc::malloc(MALLOC_CHUNK_BYTES));
             }
             for chunk in chunks {
                 libc::free(chunk);
@@ -68,20 +68,20 @@ fn leave_the_heap_alone() {
 }
 
 impl Culprit for Brk {
-    fn before(&mut self) -> io::Result<()> {
-        self.end = set(0)?;
+    fn prepare_operation(&mut self) -> io::Result<()> {
+        self.end = move_heap_end(0)?;
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
-        let new = self.end.next_multiple_of(PAGE) + self.bytes;
-        if set(new)? != new {
+    fn run_operation(&mut self) -> io::Result<()> {
+        let new = self.end.next_multiple_of(PAGE_BYTES) + self.bytes;
+        if move_heap_end(new)? != new {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        for at in (self.end.next_multiple_of(PAGE)..new).step_by(PAGE) {
+        for at in (self.end.next_multiple_of(PAGE_BYTES)..new).step_by(PAGE_BYTES) {
             // SAFETY: between the heap's old end and its new one, which nobody but us knows.
             unsafe { std::ptr::with_exposed_provenance_mut::<u8>(at).write_volatile(1) };
         }
-        set(self.end).map(drop)
+        move_heap_end(self.end).map(drop)
     }
 }

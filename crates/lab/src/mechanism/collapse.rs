@@ -5,55 +5,56 @@
 
 use std::io;
 
-use super::place::Aligned;
-use super::{Culprit, DEFAULT, Mechanism};
-use crate::memory::{HUGE, PAGE};
+use super::table_placement::HugePageSlot;
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
+use crate::memory::{HUGE_PAGE_BYTES, PAGE_BYTES};
 
-pub(super) const COLLAPSE: Mechanism = Mechanism {
+pub(super) const COLLAPSE_MECHANISM: StallMechanism = StallMechanism {
     name: "collapse",
     about: "madvise(MADV_COLLAPSE) of 512 written small pages, which were split before",
     expects: |_| Some(1.0),
     prepare: |_| Ok(Box::new(Collapse::new()?)),
     lacks: || {
-        let tried = Collapse::new().and_then(|mut c| c.before().and_then(|()| c.operate()));
+        let tried = Collapse::new()
+            .and_then(|mut c| c.prepare_operation().and_then(|()| c.run_operation()));
         tried
             .err()
             .map(|err| format!("no MADV_COLLAPSE here (Linux 6.1, with huge pages): {err}"))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 /// The number in include/uapi/asm-generic/mman-common.h.
 const MADV_COLLAPSE: i32 = 25;
 
 /// A collapse is tried so often, for a page may be in use for a moment.
-const TRIES: usize = 8;
+const MAX_COLLAPSE_TRIES: usize = 8;
 
 struct Collapse {
-    place: Aligned,
+    place: HugePageSlot,
 }
 
 impl Collapse {
     fn new() -> io::Result<Self> {
-        let place = Aligned::new()?;
-        place.touch();
+        let place = HugePageSlot::new()?;
+        place.touch_pages();
         Ok(Self { place })
     }
 }
 
 impl Culprit for Collapse {
-    fn before(&mut self) -> io::Result<()> {
+    fn prepare_operation(&mut self) -> io::Result<()> {
         // A huge page of which a part goes is mapped by small ones from then on, and the page that takes the place of that part
         // is another.
-        self.place.advise(PAGE, libc::MADV_DONTNEED)?;
-        self.place.touch();
+        self.place.advise(PAGE_BYTES, libc::MADV_DONTNEED)?;
+        self.place.touch_pages();
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         let mut last = Ok(());
-        for _ in 0..TRIES {
-            last = self.place.advise(HUGE, MADV_COLLAPSE);
+        for _ in 0..MAX_COLLAPSE_TRIES {
+            last = self.place.advise(HUGE_PAGE_BYTES, MADV_COLLAPSE);
             match &last {
                 // There is no huge page at once, or a page is in use: both are worth another try (madvise(2)).
                 Err(err)

@@ -7,12 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use super::{Culprit, DEFAULT, Mechanism};
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::params::Param;
-use crate::room::{Takes, in_pages};
+use crate::resources::{ResourceDemand, pages_to_bytes};
 
-pub(super) const COMPACT: Mechanism = Mechanism {
+pub(super) const COMPACT_MECHANISM: StallMechanism = StallMechanism {
     name: "compact",
     about: "1 written to /proc/sys/vm/compact_memory, when every second page of memory was freed before",
     params: &[Param {
@@ -25,26 +25,26 @@ pub(super) const COMPACT: Mechanism = Mechanism {
     makes_faults: true,
     prepare: |params| {
         Ok(Box::new(Compact {
-            control: control()?,
-            bytes: params.size("pages") * PAGE,
+            control: open_compact_memory()?,
+            bytes: params.size("pages") * PAGE_BYTES,
             left: None,
         }))
     },
     takes: |params| {
-        let bytes = in_pages(params.get("pages"));
-        Takes {
+        let bytes = pages_to_bytes(params.get("pages"));
+        ResourceDemand {
             once: bytes,
-            ..Takes::held(bytes.saturating_mul(3))
+            ..ResourceDemand::of_memory(bytes.saturating_mul(3))
         }
     },
     lacks: || {
-        let refused = control().err();
+        let refused = open_compact_memory().err();
         refused.map(|err| format!("can't ask for compaction (/proc/sys/vm/compact_memory): {err}"))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
-fn control() -> io::Result<File> {
+fn open_compact_memory() -> io::Result<File> {
     OpenOptions::new()
         .write(true)
         .open("/proc/sys/vm/compact_memory")
@@ -53,20 +53,20 @@ fn control() -> io::Result<File> {
 struct Compact {
     control: File,
     bytes: usize,
-    left: Option<Mapping>,
+    left: Option<LabMapping>,
 }
 
 impl Culprit for Compact {
-    fn before(&mut self) -> io::Result<()> {
+    fn prepare_operation(&mut self) -> io::Result<()> {
         // The pages of a block that failed go first, so that they don't lie beside the new ones.
         self.left = None;
-        let left = Mapping::anonymous(self.bytes)?;
-        let freed = Mapping::anonymous(self.bytes)?;
+        let left = LabMapping::anonymous(self.bytes)?;
+        let freed = LabMapping::anonymous(self.bytes)?;
         for mapping in [&left, &freed] {
             let _ = mapping.advise(self.bytes, libc::MADV_NOHUGEPAGE);
         }
         // Both mappings are touched page by page in turn, so that their pages lie in memory in turn.
-        for at in (0..self.bytes).step_by(PAGE) {
+        for at in (0..self.bytes).step_by(PAGE_BYTES) {
             for mapping in [&left, &freed] {
                 // SAFETY: within the mapping.
                 unsafe { mapping.start().add(at).write_volatile(1) };
@@ -77,11 +77,11 @@ impl Culprit for Compact {
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.control.write_all_at(b"1", 0)
     }
 
-    fn after(&mut self) -> io::Result<()> {
+    fn clean_up(&mut self) -> io::Result<()> {
         self.left = None;
         Ok(())
     }

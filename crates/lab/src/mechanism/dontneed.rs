@@ -4,54 +4,54 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, GATHERED, Mechanism, pages};
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, MAX_GATHERED_PAGES, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
 
-pub(super) const DONTNEED: Mechanism = Mechanism {
+pub(super) const DONTNEED_MECHANISM: StallMechanism = StallMechanism {
     name: "dontneed",
     about: "madvise(MADV_DONTNEED) of pages that were just written",
-    params: &[pages(1, 1 << 18)],
+    params: &[pages_param(1, 1 << 18)],
     expects: |params| {
-        if params.get("pages") <= GATHERED {
+        if params.get("pages") <= MAX_GATHERED_PAGES {
             Some(1.0)
         } else {
             None
         }
     },
     keeps_tables: true,
-    prepare: |params| prepare(params.size("pages"), libc::MADV_DONTNEED),
-    ..DEFAULT
+    prepare: |params| prepare_advice(params.size("pages"), libc::MADV_DONTNEED),
+    ..DEFAULT_MECHANISM
 };
 
-pub(super) const FREE: Mechanism = Mechanism {
+pub(super) const MADV_FREE_MECHANISM: StallMechanism = StallMechanism {
     name: "madv-free",
     about: "madvise(MADV_FREE) of pages that were just written",
-    params: &[pages(64, 1 << 18)],
+    params: &[pages_param(64, 1 << 18)],
     expects: |_| Some(1.0),
     keeps_tables: true,
-    prepare: |params| prepare(params.size("pages"), libc::MADV_FREE),
-    ..DEFAULT
+    prepare: |params| prepare_advice(params.size("pages"), libc::MADV_FREE),
+    ..DEFAULT_MECHANISM
 };
 
 struct Advise {
-    mapping: Mapping,
+    mapping: LabMapping,
     advice: i32,
 }
 
-fn prepare(pages: usize, advice: i32) -> io::Result<Box<dyn Culprit>> {
+fn prepare_advice(pages: usize, advice: i32) -> io::Result<Box<dyn Culprit>> {
     Ok(Box::new(Advise {
-        mapping: Mapping::anonymous(pages * PAGE)?,
+        mapping: LabMapping::anonymous(pages * PAGE_BYTES)?,
         advice,
     }))
 }
 
 impl Culprit for Advise {
-    fn before(&mut self) -> io::Result<()> {
-        self.mapping.touch();
+    fn prepare_operation(&mut self) -> io::Result<()> {
+        self.mapping.touch_pages();
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.mapping.advise(self.mapping.bytes(), self.advice)
     }
 }

@@ -4,37 +4,37 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::memory::{Mapping, PAGE};
-use crate::room::{Takes, in_pages};
-use crate::victim::Touch;
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
+use crate::resources::{ResourceDemand, pages_to_bytes};
+use crate::victim::TouchedMemory;
 
-pub(super) const FORK: Mechanism = Mechanism {
+pub(super) const FORK_MECHANISM: StallMechanism = StallMechanism {
     name: "fork",
     about: "fork and the end of the child, while the victim writes pages of the parent",
-    params: &[pages(256, 1 << 16)],
+    params: &[pages_param(256, 1 << 16)],
     expects: |_| None,
-    takes: |params| Takes {
+    takes: |params| ResourceDemand {
         // A page that the victim writes while a child shares it is copied.
-        once: in_pages(params.get("pages")),
-        ..Takes::plain(params)
+        once: pages_to_bytes(params.get("pages")),
+        ..ResourceDemand::of_params(params)
     },
     makes_faults: true,
     prepare: |params| {
-        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
+        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch();
+        mapping.touch_pages();
         Ok(Box::new(Fork { mapping }))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct Fork {
-    mapping: Mapping,
+    mapping: LabMapping,
 }
 
 impl Culprit for Fork {
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         // SAFETY: the child calls nothing but _exit, which is safe to call whatever locks other threads held.
         let child = unsafe { libc::fork() };
         match child {
@@ -55,7 +55,11 @@ impl Culprit for Fork {
         }
     }
 
-    fn touch(&self) -> Option<Touch> {
-        Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    fn touched_memory(&self) -> Option<TouchedMemory> {
+        Some(TouchedMemory::new(
+            self.mapping.start(),
+            self.mapping.bytes(),
+            true,
+        ))
     }
 }

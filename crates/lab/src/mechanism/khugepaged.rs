@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::pagemap::Pagemap;
-use super::{Culprit, DEFAULT, Mechanism};
-use crate::memory::{HUGE, Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
+use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
 use crate::params::Param;
 
-pub(super) const KHUGEPAGED: Mechanism = Mechanism {
+pub(super) const KHUGEPAGED_MECHANISM: StallMechanism = StallMechanism {
     name: "khugepaged",
     about: "written small pages of which khugepaged makes huge ones, and that are split again",
     params: &[Param {
@@ -22,9 +22,13 @@ pub(super) const KHUGEPAGED: Mechanism = Mechanism {
         range: (1, 512),
     }],
     expects: |_| None,
-    prepare: |params| Ok(Box::new(Khugepaged::new(params.size("huge") * HUGE)?)),
+    prepare: |params| {
+        Ok(Box::new(Khugepaged::new(
+            params.size("huge") * HUGE_PAGE_BYTES,
+        )?))
+    },
     daemons: &["khugepaged"],
-    needs: &[super::Need::Khugepaged],
+    needs: &[super::SystemNeed::Khugepaged],
     lacks: || {
         let enabled =
             fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
@@ -35,54 +39,60 @@ pub(super) const KHUGEPAGED: Mechanism = Mechanism {
                     .to_owned(),
             );
         }
-        let often = super::Need::Khugepaged.is_there();
+        let often = super::SystemNeed::Khugepaged.is_there();
         (!often).then(|| {
             "khugepaged looks too seldom (/sys/kernel/mm/transparent_hugepage/khugepaged)"
                 .to_owned()
         })
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 /// The longest time that khugepaged may need to come round: it goes over the memory of others too.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_SCAN_WAIT: Duration = Duration::from_secs(5);
 
 /// Time between two looks at the pages: short against khugepaged's pause, and long enough that the CPU is free for it.
-const NAP: Duration = Duration::from_micros(500);
+const SCAN_CHECK_INTERVAL: Duration = Duration::from_micros(500);
 
 struct Khugepaged {
-    mapping: Mapping,
+    mapping: LabMapping,
     pagemap: Pagemap,
 }
 
 impl Khugepaged {
     fn new(bytes: usize) -> io::Result<Self> {
-        let mapping = Mapping::aligned(bytes, HUGE)?;
+        let mapping = LabMapping::aligned(bytes, HUGE_PAGE_BYTES)?;
         // Small pages come first, or the first fault would give a huge one.
         mapping.advise(bytes, libc::MADV_NOHUGEPAGE)?;
-        mapping.touch();
+        mapping.touch_pages();
         mapping.advise(bytes, libc::MADV_HUGEPAGE)?;
         let mut new = Self {
-            pagemap: Pagemap::of(&mapping)?,
+            pagemap: Pagemap::of_mapping(&mapping)?,
             mapping,
         };
-        if !new.pagemap.read()?.all(|page| page.frame().is_some()) {
+        if !new
+            .pagemap
+            .read_entries()?
+            .all(|page| page.frame_number().is_some())
+        {
             return Err(io::Error::other(
                 "the kernel does not say where pages lie (/proc/self/pagemap): it takes CAP_SYS_ADMIN",
             ));
         }
-        new.operate()?;
+        new.run_operation()?;
         Ok(new)
     }
 
     /// Whether each huge page's worth lies together, which small pages that were given one by one don't.
     fn is_huge(&mut self) -> io::Result<bool> {
-        const EACH: usize = HUGE / PAGE;
+        const PAGES_PER_HUGE_PAGE: usize = HUGE_PAGE_BYTES / PAGE_BYTES;
         let mut first = None;
-        let pages = self.pagemap.read()?.enumerate();
-        for (i, frame) in pages.map(|(i, page)| ((i % EACH) as u64, page.frame())) {
+        let pages = self.pagemap.read_entries()?.enumerate();
+        for (i, frame) in
+            pages.map(|(i, page)| ((i % PAGES_PER_HUGE_PAGE) as u64, page.frame_number()))
+        {
             if i == 0 {
-                first = frame.filter(|frame| frame % EACH as u64 == 0);
+                first = frame.filter(|frame| frame % PAGES_PER_HUGE_PAGE as u64 == 0);
             }
             if first.is_none() || frame != first.map(|first| first + i) {
                 return Ok(false);
@@ -93,26 +103,26 @@ impl Khugepaged {
 }
 
 impl Culprit for Khugepaged {
-    fn before(&mut self) -> io::Result<()> {
-        for at in (0..self.mapping.bytes()).step_by(HUGE) {
+    fn prepare_operation(&mut self) -> io::Result<()> {
+        for at in (0..self.mapping.bytes()).step_by(HUGE_PAGE_BYTES) {
             // A huge page of which one small page goes is mapped by small ones from then on, and the page that takes its place is
             // another.
             self.mapping.advise_page(at, libc::MADV_DONTNEED)?;
         }
-        self.mapping.touch();
+        self.mapping.touch_pages();
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
-        let until = Instant::now() + PATIENCE;
+    fn run_operation(&mut self) -> io::Result<()> {
+        let until = Instant::now() + MAX_SCAN_WAIT;
         while !self.is_huge()? {
             if Instant::now() > until {
                 return Err(io::Error::other(format!(
                     "khugepaged has made no huge pages of them in {} s",
-                    PATIENCE.as_secs()
+                    MAX_SCAN_WAIT.as_secs()
                 )));
             }
-            thread::sleep(NAP);
+            thread::sleep(SCAN_CHECK_INTERVAL);
         }
         Ok(())
     }

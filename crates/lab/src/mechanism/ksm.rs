@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::pagemap::Pagemap;
-use super::{Culprit, DEFAULT, Mechanism};
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::params::Param;
 
-pub(super) const KSM: Mechanism = Mechanism {
+pub(super) const KSM_MECHANISM: StallMechanism = StallMechanism {
     name: "ksm",
     about: "equal pages that ksmd makes one, and that are written again: a copy and two flushes for each",
     params: &[Param {
@@ -24,24 +24,24 @@ pub(super) const KSM: Mechanism = Mechanism {
     }],
     expects: |_| None,
     keeps_tables: true,
-    prepare: |params| Ok(Box::new(Ksm::new(params.size("pages") * PAGE)?)),
+    prepare: |params| Ok(Box::new(Ksm::new(params.size("pages") * PAGE_BYTES)?)),
     daemons: &["ksmd"],
-    needs: &[super::Need::Ksm],
+    needs: &[super::SystemNeed::Ksm],
     lacks: || {
         let run = fs::read_to_string("/sys/kernel/mm/ksm/run").unwrap_or_default();
         (run.trim() != "1").then(|| "ksmd does not run (/sys/kernel/mm/ksm/run)".to_owned())
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 /// The longest time that ksmd may need to come round.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_MERGE_WAIT: Duration = Duration::from_secs(5);
 
 /// Time between two looks at the pages: short against ksmd's pause, and long enough that the CPU is free for it.
-const NAP: Duration = Duration::from_micros(500);
+const MERGE_CHECK_INTERVAL: Duration = Duration::from_micros(500);
 
 struct Ksm {
-    mapping: Mapping,
+    mapping: LabMapping,
     pagemap: Pagemap,
     /// Bytes that are written again: all but the last two pages, which stay one, so that the others need not wait
     /// until they have been seen unchanged twice (mm/ksm.c: stable_tree_search() comes first).
@@ -50,47 +50,52 @@ struct Ksm {
 
 impl Ksm {
     fn new(bytes: usize) -> io::Result<Self> {
-        let mapping = Mapping::anonymous(bytes + 2 * PAGE)?;
+        let mapping = LabMapping::anonymous(bytes + 2 * PAGE_BYTES)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
         // They are equal to no page of another process, or the sham would be merged with the victim's.
         let mine = u64::from(std::process::id()) << 32 | 0x7175_656c;
-        for at in (0..mapping.bytes()).step_by(PAGE) {
+        for at in (0..mapping.bytes()).step_by(PAGE_BYTES) {
             // SAFETY: within the mapping, and aligned to a page.
             unsafe { mapping.start().add(at).cast::<u64>().write_volatile(mine) };
         }
         mapping.advise(mapping.bytes(), libc::MADV_MERGEABLE)?;
         let mut new = Self {
-            pagemap: Pagemap::of(&mapping)?,
+            pagemap: Pagemap::of_mapping(&mapping)?,
             mapping,
             again: bytes,
         };
-        new.wait()?;
+        new.wait_until_merged()?;
         Ok(new)
     }
 
     /// Waits until all pages are one.
-    fn wait(&mut self) -> io::Result<()> {
-        let until = Instant::now() + PATIENCE;
-        while !self.pagemap.read()?.all(|page| page.is_shared()) {
+    fn wait_until_merged(&mut self) -> io::Result<()> {
+        let until = Instant::now() + MAX_MERGE_WAIT;
+        while !self.pagemap.read_entries()?.all(|page| page.is_shared()) {
             if Instant::now() > until {
                 return Err(io::Error::other(format!(
                     "ksmd has not merged them in {} s (/sys/kernel/mm/ksm)",
-                    PATIENCE.as_secs()
+                    MAX_MERGE_WAIT.as_secs()
                 )));
             }
-            thread::sleep(NAP);
+            thread::sleep(MERGE_CHECK_INTERVAL);
         }
         Ok(())
     }
 }
 
 impl Culprit for Ksm {
-    fn operate(&mut self) -> io::Result<()> {
-        for at in (0..self.again).step_by(PAGE) {
+    fn run_operation(&mut self) -> io::Result<()> {
+        for at in (0..self.again).step_by(PAGE_BYTES) {
             // Writes the byte that is there already, so that the pages stay equal.
             // SAFETY: within the mapping.
-            unsafe { self.mapping.start().add(at + PAGE - 1).write_volatile(0) };
+            unsafe {
+                self.mapping
+                    .start()
+                    .add(at + PAGE_BYTES - 1)
+                    .write_volatile(0)
+            };
         }
-        self.wait()
+        self.wait_until_merged()
     }
 }

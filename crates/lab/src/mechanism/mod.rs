@@ -15,10 +15,10 @@ mod munmap;
 mod numa;
 mod pagemap;
 mod pageout;
-mod place;
-pub mod seed;
+pub mod published;
 mod soft_dirty;
 mod split;
+mod table_placement;
 mod team;
 mod thread;
 mod truncate;
@@ -28,14 +28,14 @@ mod untouched;
 use std::io;
 use std::time::Duration;
 
-use crate::arm::{Arm, FEWEST, Mode};
+use crate::arm::{Arm, MIN_VALID_ROUNDS, VictimActivity};
 use crate::params::{Param, Params};
-use crate::room::Takes;
-use crate::victim::Touch;
+use crate::resources::ResourceDemand;
+use crate::victim::TouchedMemory;
 
 /// One way to stall others.
 #[derive(Debug)]
-pub struct Mechanism {
+pub struct StallMechanism {
     /// The name on the command line.
     pub name: &'static str,
     /// The operation that the culprit repeats, in one sentence.
@@ -54,15 +54,15 @@ pub struct Mechanism {
     /// Makes the culprit ready, in the process that it works in.
     pub prepare: fn(&Params) -> io::Result<Box<dyn Culprit>>,
     /// The memory and the disk that it takes with these parameters, by all of them together.
-    pub takes: fn(&Params) -> Takes,
+    pub takes: fn(&Params) -> ResourceDemand,
     /// The kernel threads that cause shootdowns on its behalf, by the beginnings of their names.
     pub daemons: &'static [&'static str],
     /// System settings that the lab turns on for it, and takes back.
-    pub needs: &'static [Need],
+    pub needs: &'static [SystemNeed],
     /// When the culprit works.
-    pub timing: Timing,
+    pub timing: OperationTiming,
     /// The document that describes the same experiment.
-    pub seed: Option<&'static seed::Seed>,
+    pub seed: Option<&'static published::PublishedExperiment>,
     /// A system setting that is turned on for blocks with the culprit beside the victim and off for all others, where the kernel
     /// would do the same to the victim's process without the culprit too. Whoever sets up the needs takes the setting back.
     pub switch: Option<fn(bool) -> io::Result<()>>,
@@ -72,7 +72,7 @@ pub struct Mechanism {
 
 /// When the culprit works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timing {
+pub enum OperationTiming {
     /// Again and again, for the whole block.
     Repeated,
     /// The same, in blocks so long that a kernel thread or a timer comes round in each.
@@ -89,10 +89,10 @@ pub enum Timing {
     },
 }
 
-impl Timing {
+impl OperationTiming {
     /// The length that a block must have, whatever the options say.
     #[must_use]
-    pub fn block(self) -> Option<Duration> {
+    pub fn block_time(self) -> Option<Duration> {
         match self {
             Self::Repeated => None,
             Self::Slow { block_ms } | Self::Once { block_ms, .. } => {
@@ -105,14 +105,14 @@ impl Timing {
     #[must_use]
     pub fn least_budget(self) -> Option<Duration> {
         // The rounds before any verdict, and one more for one that does not count.
-        let blocks = u32::try_from((FEWEST + 1) * Arm::ALL.len()).unwrap_or(u32::MAX);
-        self.block().map(|block| block.saturating_mul(blocks))
+        let blocks = u32::try_from((MIN_VALID_ROUNDS + 1) * Arm::ALL.len()).unwrap_or(u32::MAX);
+        self.block_time().map(|block| block.saturating_mul(blocks))
     }
 }
 
 /// A system setting that a mechanism needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum SystemNeed {
     /// Somewhere to swap to: where there is nothing, a compressed device in memory (zram).
     Swap,
     /// KSM that runs, and quickly.
@@ -123,15 +123,15 @@ pub enum Need {
     NumaBalancing,
 }
 
-impl Mechanism {
+impl StallMechanism {
     /// The predicted number for a victim that spins or sleeps.
     #[must_use]
-    pub fn expected(&self, params: &Params, mode: Mode) -> Option<f64> {
+    pub fn expected_hits(&self, params: &Params, mode: VictimActivity) -> Option<f64> {
         let spins = (self.expects)(params);
         match mode {
-            Mode::Spin => spins,
-            Mode::Sleep if self.keeps_tables => Some(0.0),
-            Mode::Sleep => spins.filter(|n| *n == 0.0),
+            VictimActivity::Spin => spins,
+            VictimActivity::Sleep if self.keeps_tables => Some(0.0),
+            VictimActivity::Sleep => spins.filter(|n| *n == 0.0),
         }
     }
 }
@@ -152,7 +152,7 @@ pub trait Culprit: Send {
     /// # Errors
     ///
     /// The kernel's.
-    fn before(&mut self) -> io::Result<()> {
+    fn prepare_operation(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -161,14 +161,14 @@ pub trait Culprit: Send {
     /// # Errors
     ///
     /// The kernel's.
-    fn operate(&mut self) -> io::Result<()>;
+    fn run_operation(&mut self) -> io::Result<()>;
 
     /// Cleans up after an operation; this time is no part of it.
     ///
     /// # Errors
     ///
     /// The kernel's.
-    fn after(&mut self) -> io::Result<()> {
+    fn clean_up(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -178,29 +178,29 @@ pub trait Culprit: Send {
     /// # Errors
     ///
     /// The kernel's.
-    fn spread(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
+    fn spread_threads(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
         let _ = cpus;
         Ok(None)
     }
 
     /// Memory that the victim reads once before the block begins, mapped until the first operation.
-    fn warm(&self) -> Option<Touch> {
+    fn warm_memory(&self) -> Option<TouchedMemory> {
         None
     }
 
     /// The memory that the victim touches while it spins, mapped as long as the culprit lives.
-    fn touch(&self) -> Option<Touch> {
+    fn touched_memory(&self) -> Option<TouchedMemory> {
         None
     }
 }
 
 /// Says that this machine lacks nothing.
-fn nothing() -> Option<String> {
+fn lacks_nothing() -> Option<String> {
     None
 }
 
 /// The values that a mechanism starts from.
-const DEFAULT: Mechanism = Mechanism {
+const DEFAULT_MECHANISM: StallMechanism = StallMechanism {
     name: "",
     about: "",
     params: &[],
@@ -208,21 +208,21 @@ const DEFAULT: Mechanism = Mechanism {
     keeps_tables: false,
     makes_faults: false,
     prepare: |_| Err(io::Error::other("no culprit")),
-    takes: Takes::plain,
+    takes: ResourceDemand::of_params,
     daemons: &[],
     needs: &[],
-    timing: Timing::Repeated,
+    timing: OperationTiming::Repeated,
     seed: None,
     switch: None,
-    lacks: nothing,
+    lacks: lacks_nothing,
 };
 
 /// Pages that are surely unmapped within one gather, and so with one flush: a gather is full with somewhat less than
 /// 10,000 (mm/mmu_gather.c: MAX_GATHER_BATCH_COUNT).
-const GATHERED: u64 = 8192;
+const MAX_GATHERED_PAGES: u64 = 8192;
 
 /// The parameter for the pages of an operation.
-const fn pages(default: u64, most: u64) -> Param {
+const fn pages_param(default: u64, most: u64) -> Param {
     Param {
         name: "pages",
         about: "pages of an operation",
@@ -232,42 +232,42 @@ const fn pages(default: u64, most: u64) -> Param {
 }
 
 /// All mechanisms, in the order in which they are listed and run.
-pub static ALL: &[Mechanism] = &[
-    untouched::UNTOUCHED,
-    dontneed::DONTNEED,
-    dontneed::FREE,
-    munmap::MUNMAP,
-    brk::BRK,
-    alloc::ALLOC_FREE,
-    mprotect::MPROTECT,
-    mremap::MREMAP,
-    thread::THREAD_EXIT,
-    truncate::TRUNCATE,
-    fork::FORK,
-    soft_dirty::SOFT_DIRTY,
-    uffd::UFFD_WP,
-    msync::MSYNC,
-    pageout::SWAP,
-    pageout::RECLAIM_FILE,
-    collapse::COLLAPSE,
-    khugepaged::KHUGEPAGED,
-    split::SPLIT,
-    compact::COMPACT,
-    ksm::KSM,
-    numa::MOVE_PAGES,
-    numa::DEMOTE,
-    numa::BALANCING,
-    team::CONCURRENT,
-    team::CONVOY,
-    seed::FREE,
-    seed::MUNMAP,
-    seed::WRITEBACK,
+pub static ALL_MECHANISMS: &[StallMechanism] = &[
+    untouched::UNTOUCHED_MECHANISM,
+    dontneed::DONTNEED_MECHANISM,
+    dontneed::MADV_FREE_MECHANISM,
+    munmap::MUNMAP_MECHANISM,
+    brk::BRK_MECHANISM,
+    alloc::ALLOC_FREE_MECHANISM,
+    mprotect::MPROTECT_MECHANISM,
+    mremap::MREMAP_MECHANISM,
+    thread::THREAD_EXIT_MECHANISM,
+    truncate::TRUNCATE_MECHANISM,
+    fork::FORK_MECHANISM,
+    soft_dirty::SOFT_DIRTY_MECHANISM,
+    uffd::UFFD_WP_MECHANISM,
+    msync::MSYNC_MECHANISM,
+    pageout::SWAP_MECHANISM,
+    pageout::RECLAIM_FILE_MECHANISM,
+    collapse::COLLAPSE_MECHANISM,
+    khugepaged::KHUGEPAGED_MECHANISM,
+    split::SPLIT_MECHANISM,
+    compact::COMPACT_MECHANISM,
+    ksm::KSM_MECHANISM,
+    numa::MOVE_PAGES_MECHANISM,
+    numa::DEMOTE_MECHANISM,
+    numa::NUMA_BALANCING_MECHANISM,
+    team::CONCURRENT_MECHANISM,
+    team::CONVOY_MECHANISM,
+    published::SEED_FREE_MECHANISM,
+    published::SEED_MUNMAP_MECHANISM,
+    published::SEED_WRITEBACK_MECHANISM,
 ];
 
 /// The mechanism of that name.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static Mechanism> {
-    ALL.iter().find(|m| m.name == name)
+pub fn mechanism_by_name(name: &str) -> Option<&'static StallMechanism> {
+    ALL_MECHANISMS.iter().find(|m| m.name == name)
 }
 
 #[cfg(test)]
@@ -278,8 +278,12 @@ mod tests {
     /// defaults lie within its ranges.
     #[test]
     fn all_are_whole() {
-        for m in ALL {
-            assert!(std::ptr::eq(find(m.name).unwrap(), m), "{} twice", m.name);
+        for m in ALL_MECHANISMS {
+            assert!(
+                std::ptr::eq(mechanism_by_name(m.name).unwrap(), m),
+                "{} twice",
+                m.name
+            );
             assert!(m.about.len() > 10 && !m.about.contains('\n'), "{}", m.name);
             for p in m.params {
                 assert!(
@@ -296,9 +300,9 @@ mod tests {
     #[test]
     fn asleep_is_known_or_not() {
         let per_op = |name: &str, mode| {
-            let m = find(name).unwrap();
+            let m = mechanism_by_name(name).unwrap();
             let params = Params::new(m.params, &[]).unwrap();
-            m.expected(&params, mode)
+            m.expected_hits(&params, mode)
         };
         for (name, spinning, asleep) in [
             ("untouched", Some(0.0), Some(0.0)),
@@ -307,15 +311,15 @@ mod tests {
             ("munmap", Some(1.0), None),
             ("fork", None, None),
         ] {
-            assert_eq!(per_op(name, Mode::Spin), spinning, "{name}");
-            assert_eq!(per_op(name, Mode::Sleep), asleep, "{name}");
+            assert_eq!(per_op(name, VictimActivity::Spin), spinning, "{name}");
+            assert_eq!(per_op(name, VictimActivity::Sleep), asleep, "{name}");
         }
     }
 
     /// Check that each culprit can repeat its operation, and that its victim's memory is still there afterwards.
     #[test]
     fn each_operates() {
-        for m in ALL.iter().filter(|m| (m.lacks)().is_none()) {
+        for m in ALL_MECHANISMS.iter().filter(|m| (m.lacks)().is_none()) {
             // what takes gigabytes by default does the same with less
             let known = |name: &str| m.params.iter().any(|p| p.name == name);
             let small = [("bytes".to_owned(), 4 << 20)];
@@ -324,17 +328,18 @@ mod tests {
             let mut culprit =
                 (m.prepare)(&params).unwrap_or_else(|err| panic!("{}: {err}", m.name));
             // compaction moves the victim's own pages, as everybody's
-            let touches = culprit.touch().is_some() || m.name == "compact";
+            let touches = culprit.touched_memory().is_some() || m.name == "compact";
             assert!(touches || !m.makes_faults, "{}: faults on what?", m.name);
             for _ in 0..3 {
                 let all = culprit
-                    .before()
-                    .and_then(|()| culprit.operate())
-                    .and_then(|()| culprit.after());
+                    .prepare_operation()
+                    .and_then(|()| culprit.run_operation())
+                    .and_then(|()| culprit.clean_up());
                 all.unwrap_or_else(|err| panic!("{}: {err}", m.name));
             }
-            let mut victim = crate::victim::Victim::calibrated(1 << 22, culprit.touch()).unwrap();
-            victim.spin(1 << 20, culprit.touch(), &false.into());
+            let mut victim =
+                crate::victim::Victim::calibrated(1 << 22, culprit.touched_memory()).unwrap();
+            victim.spin(1 << 20, culprit.touched_memory(), &false.into());
         }
     }
 }

@@ -6,15 +6,15 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::params::Param;
 
-pub(super) const MPROTECT: Mechanism = Mechanism {
+pub(super) const MPROTECT_MECHANISM: StallMechanism = StallMechanism {
     name: "mprotect",
     about: "mprotect to read only and back, of pages that were written in between",
     params: &[
-        pages(1, 1 << 18),
+        pages_param(1, 1 << 18),
         Param {
             name: "none",
             about: "1: to no access at all and back",
@@ -25,34 +25,34 @@ pub(super) const MPROTECT: Mechanism = Mechanism {
     expects: |params| Some(if params.get("none") == 1 { 1.0 } else { 2.0 }),
     keeps_tables: true,
     prepare: |params| {
-        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
-        mapping.touch();
+        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
+        mapping.touch_pages();
         Ok(Box::new(Mprotect {
             mapping,
             none: params.get("none") == 1,
         }))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct Mprotect {
-    mapping: Mapping,
+    mapping: LabMapping,
     none: bool,
 }
 
 impl Culprit for Mprotect {
-    fn before(&mut self) -> io::Result<()> {
-        self.mapping.touch();
+    fn prepare_operation(&mut self) -> io::Result<()> {
+        self.mapping.touch_pages();
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         let bytes = self.mapping.bytes();
         if self.none {
-            self.mapping.forbid(bytes)?;
+            self.mapping.forbid_access(bytes)?;
         } else {
-            self.mapping.protect(bytes, false)?;
+            self.mapping.set_writable(bytes, false)?;
         }
-        self.mapping.protect(bytes, true)
+        self.mapping.set_writable(bytes, true)
     }
 }

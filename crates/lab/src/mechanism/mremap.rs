@@ -5,16 +5,16 @@ use std::io;
 
 use rustix::mm::{MremapFlags, mremap_fixed, munmap};
 
-use super::place::{ONE_TABLE, in_one_table};
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::memory::{Mapping, PAGE};
+use super::table_placement::{MAX_ONE_TABLE_PAGES, map_in_one_table};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
 
-pub(super) const MREMAP: Mechanism = Mechanism {
+pub(super) const MREMAP_MECHANISM: StallMechanism = StallMechanism {
     name: "mremap",
     about: "mremap of written pages to another place, and munmap of them there",
-    params: &[pages(16, 1 << 12)],
+    params: &[pages_param(16, 1 << 12)],
     expects: |params| {
-        if params.get("pages") <= ONE_TABLE {
+        if params.get("pages") <= MAX_ONE_TABLE_PAGES {
             Some(2.0)
         } else {
             None
@@ -22,31 +22,31 @@ pub(super) const MREMAP: Mechanism = Mechanism {
     },
     prepare: |params| {
         Ok(Box::new(Mremap {
-            bytes: params.size("pages") * PAGE,
+            bytes: params.size("pages") * PAGE_BYTES,
             from: None,
             to: None,
         }))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct Mremap {
     bytes: usize,
-    from: Option<Mapping>,
-    to: Option<Mapping>,
+    from: Option<LabMapping>,
+    to: Option<LabMapping>,
 }
 
 impl Culprit for Mremap {
-    fn before(&mut self) -> io::Result<()> {
-        let from = in_one_table(self.bytes)?;
-        from.touch();
+    fn prepare_operation(&mut self) -> io::Result<()> {
+        let from = map_in_one_table(self.bytes)?;
+        from.touch_pages();
         self.from = Some(from);
         // The target is never touched, so that to replace it flushes nothing.
-        self.to = Some(in_one_table(self.bytes)?);
+        self.to = Some(map_in_one_table(self.bytes)?);
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         let (Some(from), Some(to)) = (self.from.take(), self.to.take()) else {
             return Err(io::Error::other("nothing to move"));
         };

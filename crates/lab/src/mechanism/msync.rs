@@ -5,61 +5,65 @@
 use std::fs::File;
 use std::io;
 
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::file::on_disk;
-use crate::memory::{Mapping, PAGE};
-use crate::room::{Takes, in_pages};
-use crate::victim::Touch;
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
+use crate::resources::{ResourceDemand, pages_to_bytes};
+use crate::unnamed_file::create_on_disk;
+use crate::victim::TouchedMemory;
 
-pub(super) const MSYNC: Mechanism = Mechanism {
+pub(super) const MSYNC_MECHANISM: StallMechanism = StallMechanism {
     name: "msync",
     about: "msync(MS_SYNC) of a shared file mapping whose pages the victim goes on writing",
-    params: &[pages(512, 1 << 18)],
+    params: &[pages_param(512, 1 << 18)],
     expects: |_| None,
     keeps_tables: true,
     makes_faults: true,
     prepare: |params| {
-        let written = Written::new(params.size("pages") * PAGE)?;
+        let written = WrittenFile::new(params.size("pages") * PAGE_BYTES)?;
         Ok(Box::new(Msync { written }))
     },
-    takes: |params| Takes::file(in_pages(params.get("pages"))),
+    takes: |params| ResourceDemand::of_file(pages_to_bytes(params.get("pages"))),
     // A worker of the file system writes on behalf of the caller.
     daemons: &["kworker"],
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct Msync {
-    written: Written,
+    written: WrittenFile,
 }
 
 /// A mapping of a file on a disk, all of it written.
-pub(super) struct Written {
+pub(super) struct WrittenFile {
     file: File,
-    mapping: Mapping,
+    mapping: LabMapping,
 }
 
-impl Written {
+impl WrittenFile {
     pub(super) fn new(bytes: usize) -> io::Result<Self> {
-        let file = on_disk(bytes)?;
-        let mapping = Mapping::of_file(&file, bytes)?;
-        mapping.touch();
+        let file = create_on_disk(bytes)?;
+        let mapping = LabMapping::map_file(&file, bytes)?;
+        mapping.touch_pages();
         Ok(Self { file, mapping })
     }
 }
 
 /// It writes the file back by its descriptor, as databases do.
-impl Culprit for Written {
-    fn operate(&mut self) -> io::Result<()> {
+impl Culprit for WrittenFile {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    fn touch(&self) -> Option<Touch> {
-        Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    fn touched_memory(&self) -> Option<TouchedMemory> {
+        Some(TouchedMemory::new(
+            self.mapping.start(),
+            self.mapping.bytes(),
+            true,
+        ))
     }
 }
 
 impl Culprit for Msync {
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         let mapping = &self.written.mapping;
         // SAFETY: the mapping is there with that length; its contents are not changed.
         if unsafe { libc::msync(mapping.start().cast(), mapping.bytes(), libc::MS_SYNC) } != 0 {
@@ -68,7 +72,7 @@ impl Culprit for Msync {
         Ok(())
     }
 
-    fn touch(&self) -> Option<Touch> {
-        self.written.touch()
+    fn touched_memory(&self) -> Option<TouchedMemory> {
+        self.written.touched_memory()
     }
 }

@@ -3,12 +3,12 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, GATHERED, Mechanism};
-use crate::memory::{HUGE, Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, MAX_GATHERED_PAGES, StallMechanism};
+use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
 use crate::params::Param;
-use crate::victim::Touch;
+use crate::victim::TouchedMemory;
 
-pub(super) const MUNMAP: Mechanism = Mechanism {
+pub(super) const MUNMAP_MECHANISM: StallMechanism = StallMechanism {
     name: "munmap",
     about: "munmap of memory that was written: what free() does with a large chunk",
     params: &[
@@ -26,7 +26,7 @@ pub(super) const MUNMAP: Mechanism = Mechanism {
         },
     ],
     expects: |params| {
-        if params.get("bytes") <= GATHERED * PAGE as u64 {
+        if params.get("bytes") <= MAX_GATHERED_PAGES * PAGE_BYTES as u64 {
             Some(1.0)
         } else {
             None
@@ -36,13 +36,13 @@ pub(super) const MUNMAP: Mechanism = Mechanism {
         let (bytes, huge) = (params.size("bytes"), params.get("huge") == 1);
         Ok(Box::new(Munmap::new(bytes, huge)))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 pub(super) struct Munmap {
     bytes: usize,
     huge: bool,
-    next: Option<Mapping>,
+    next: Option<LabMapping>,
 }
 
 impl Munmap {
@@ -52,7 +52,7 @@ impl Munmap {
     }
 
     /// The advice for such memory. madvise(2) says EINVAL where the kernel has no huge pages: then the pages are small.
-    pub(super) fn advice(huge: bool) -> i32 {
+    pub(super) fn huge_page_advice(huge: bool) -> i32 {
         if huge {
             libc::MADV_HUGEPAGE
         } else {
@@ -62,21 +62,21 @@ impl Munmap {
 }
 
 impl Culprit for Munmap {
-    fn before(&mut self) -> io::Result<()> {
+    fn prepare_operation(&mut self) -> io::Result<()> {
         // The memory of a block that failed goes first, so that it does not lie beside the new one.
         self.next = None;
         let mapping = if self.huge {
-            Mapping::aligned(self.bytes, HUGE)?
+            LabMapping::aligned(self.bytes, HUGE_PAGE_BYTES)?
         } else {
-            Mapping::anonymous(self.bytes)?
+            LabMapping::anonymous(self.bytes)?
         };
-        let _ = mapping.advise(self.bytes, Self::advice(self.huge));
-        mapping.touch();
+        let _ = mapping.advise(self.bytes, Self::huge_page_advice(self.huge));
+        mapping.touch_pages();
         self.next = Some(mapping);
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.next = None;
         Ok(())
     }
@@ -84,8 +84,8 @@ impl Culprit for Munmap {
 
 impl Munmap {
     /// The memory of the next operation.
-    pub(super) fn chunk(&self) -> Option<Touch> {
+    pub(super) fn next_chunk(&self) -> Option<TouchedMemory> {
         let next = self.next.as_ref()?;
-        Some(Touch::new(next.start(), next.bytes(), false))
+        Some(TouchedMemory::new(next.start(), next.bytes(), false))
     }
 }

@@ -9,15 +9,15 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::{Culprit, DEFAULT, Mechanism, Timing, pages};
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, OperationTiming, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::system;
-use crate::victim::Touch;
+use crate::victim::TouchedMemory;
 
-pub(super) const MOVE_PAGES: Mechanism = Mechanism {
+pub(super) const MOVE_PAGES_MECHANISM: StallMechanism = StallMechanism {
     name: "move-pages",
     about: "move_pages of written pages to the next NUMA node",
-    params: &[pages(64, 1 << 16)],
+    params: &[pages_param(64, 1 << 16)],
     expects: |params| {
         if params.get("pages") <= 512 {
             Some(1.0)
@@ -25,22 +25,32 @@ pub(super) const MOVE_PAGES: Mechanism = Mechanism {
             None
         }
     },
-    prepare: |params| Ok(Box::new(Move::new(params.size("pages"), nodes())?)),
+    prepare: |params| {
+        Ok(Box::new(Move::new(
+            params.size("pages"),
+            nodes_with_memory(),
+        )?))
+    },
     lacks: one_node,
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
-pub(super) const DEMOTE: Mechanism = Mechanism {
+pub(super) const DEMOTE_MECHANISM: StallMechanism = StallMechanism {
     name: "demote",
     about: "move_pages of written pages to a slower tier of memory, and the next time back",
-    params: &[pages(64, 1 << 16)],
-    expects: MOVE_PAGES.expects,
-    prepare: |params| Ok(Box::new(Move::new(params.size("pages"), ends(&tiers()))?)),
+    params: &[pages_param(64, 1 << 16)],
+    expects: MOVE_PAGES_MECHANISM.expects,
+    prepare: |params| {
+        Ok(Box::new(Move::new(
+            params.size("pages"),
+            fastest_and_slowest(&memory_tiers()),
+        )?))
+    },
     lacks: || {
-        let tiers = tiers().len();
+        let tiers = memory_tiers().len();
         (tiers < 2).then(|| {
             format!(
-                "{} of memory ({TIERS})",
+                "{} of memory ({TIERS_FOLDER})",
                 match tiers {
                     0 => "no tiers".to_owned(),
                     _ => "one tier".to_owned(),
@@ -48,43 +58,43 @@ pub(super) const DEMOTE: Mechanism = Mechanism {
             )
         })
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
-pub(super) const BALANCING: Mechanism = Mechanism {
+pub(super) const NUMA_BALANCING_MECHANISM: StallMechanism = StallMechanism {
     name: "numa-balancing",
     about: "NUMA balancing of pages that culprit and victim write; off in the idle and the sham arm",
-    params: &[pages(4096, 1 << 20)],
+    params: &[pages_param(4096, 1 << 20)],
     expects: |_| None,
     makes_faults: true,
     prepare: |params| {
-        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
+        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch();
+        mapping.touch_pages();
         Ok(Box::new(Balanced { mapping }))
     },
-    needs: &[super::Need::NumaBalancing],
+    needs: &[super::SystemNeed::NumaBalancing],
     // The kernel looks once a second of a thread's time at most (kernel/sched/fair.c: task_tick_numa()).
-    timing: Timing::Slow { block_ms: 3000 },
+    timing: OperationTiming::Slow { block_ms: 3000 },
     // A process is scanned whichever of its threads runs: with balancing on, a victim alone would be too.
     switch: Some(system::turn_numa_balancing),
     lacks: one_node,
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 /// The nodes that have memory.
-fn nodes() -> Vec<u32> {
+fn nodes_with_memory() -> Vec<u32> {
     let text = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
     quell_host::cpus::list(text.trim()).unwrap_or_default()
 }
 
 /// The folder where the kernel lists the tiers of memory (Linux 6.1), the faster the lower its number.
-const TIERS: &str = "/sys/devices/virtual/memory_tiering";
+const TIERS_FOLDER: &str = "/sys/devices/virtual/memory_tiering";
 
 /// The nodes with memory of each tier, the fastest first.
-fn tiers() -> Vec<Vec<u32>> {
-    let with_memory = nodes();
-    let folders = fs::read_dir(TIERS).into_iter().flatten().flatten();
+fn memory_tiers() -> Vec<Vec<u32>> {
+    let with_memory = nodes_with_memory();
+    let folders = fs::read_dir(TIERS_FOLDER).into_iter().flatten().flatten();
     let mut tiers: Vec<(u32, Vec<u32>)> = folders
         .filter_map(|folder| {
             let name = folder.file_name().into_string().ok()?;
@@ -100,21 +110,21 @@ fn tiers() -> Vec<Vec<u32>> {
 }
 
 /// A node of the fastest tier and one of the slowest.
-fn ends(tiers: &[Vec<u32>]) -> Vec<u32> {
+fn fastest_and_slowest(tiers: &[Vec<u32>]) -> Vec<u32> {
     let ends = [tiers.first(), tiers.last()];
     let ends = ends.into_iter().flatten();
     ends.filter_map(|nodes| nodes.first().copied()).collect()
 }
 
 fn one_node() -> Option<String> {
-    (nodes().len() < 2).then(|| "one NUMA node".to_owned())
+    (nodes_with_memory().len() < 2).then(|| "one NUMA node".to_owned())
 }
 
 /// The flag of include/uapi/linux/mempolicy.h for pages that nobody else maps.
 const MPOL_MF_MOVE: i32 = 1 << 1;
 
 struct Move {
-    mapping: Mapping,
+    mapping: LabMapping,
     /// The addresses of the pages, as numbers; the node that each shall go to; and the node where each is.
     pages: Vec<usize>,
     to: Vec<i32>,
@@ -126,31 +136,31 @@ struct Move {
 impl Move {
     /// Moves them from one of the nodes to the next.
     fn new(pages: usize, nodes: Vec<u32>) -> io::Result<Self> {
-        let mapping = Mapping::anonymous(pages * PAGE)?;
+        let mapping = LabMapping::anonymous(pages * PAGE_BYTES)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch();
+        mapping.touch_pages();
         let start = mapping.start().addr();
         let mut new = Self {
             mapping,
-            pages: (0..pages).map(|i| start + i * PAGE).collect(),
+            pages: (0..pages).map(|i| start + i * PAGE_BYTES).collect(),
             to: vec![0; pages],
             status: vec![0; pages],
             nodes,
             next: 0,
         };
         // This brings all of them to one node, whichever they began on.
-        new.operate()?;
+        new.run_operation()?;
         Ok(new)
     }
 }
 
 impl Culprit for Move {
-    fn before(&mut self) -> io::Result<()> {
-        self.mapping.touch();
+    fn prepare_operation(&mut self) -> io::Result<()> {
+        self.mapping.touch_pages();
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         let Some(&node) = self.nodes.get(self.next) else {
             return Err(io::Error::other("no NUMA node with memory"));
         };
@@ -179,16 +189,16 @@ impl Culprit for Move {
 }
 
 struct Balanced {
-    mapping: Mapping,
+    mapping: LabMapping,
 }
 
 impl Culprit for Balanced {
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         // The kernel looks when a thread has used its CPU for long enough. Should all clocks stand still, it ends after a hundred
         // times over the pages.
         let until = Instant::now() + Duration::from_millis(1);
         for _ in 0..100 {
-            self.mapping.touch();
+            self.mapping.touch_pages();
             if Instant::now() > until {
                 break;
             }
@@ -196,8 +206,12 @@ impl Culprit for Balanced {
         Ok(())
     }
 
-    fn touch(&self) -> Option<Touch> {
-        Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    fn touched_memory(&self) -> Option<TouchedMemory> {
+        Some(TouchedMemory::new(
+            self.mapping.start(),
+            self.mapping.bytes(),
+            true,
+        ))
     }
 }
 
@@ -209,8 +223,8 @@ mod tests {
     #[test]
     fn ends_are_the_first_and_the_last() {
         let (fast, middle, slow) = (vec![0, 1], vec![2], vec![3, 4]);
-        assert_eq!(ends(&[fast.clone(), middle, slow]), [0, 3]);
-        assert_eq!(ends(&[fast]), [0, 0]);
-        assert!(ends(&[]).is_empty());
+        assert_eq!(fastest_and_slowest(&[fast.clone(), middle, slow]), [0, 3]);
+        assert_eq!(fastest_and_slowest(&[fast]), [0, 0]);
+        assert!(fastest_and_slowest(&[]).is_empty());
     }
 }

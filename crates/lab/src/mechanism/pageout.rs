@@ -8,39 +8,39 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::file::written;
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::params::Param;
-use crate::room::{Takes, in_pages};
-use crate::victim::Touch;
+use crate::resources::{ResourceDemand, pages_to_bytes};
+use crate::unnamed_file::create_written;
+use crate::victim::TouchedMemory;
 
-pub(super) const SWAP: Mechanism = Mechanism {
+pub(super) const SWAP_MECHANISM: StallMechanism = StallMechanism {
     name: "swap",
     about: "madvise(MADV_PAGEOUT) of anonymous pages that the victim goes on writing",
-    params: &[pages(256, 1 << 18)],
+    params: &[pages_param(256, 1 << 18)],
     expects: |_| None,
     keeps_tables: true,
     makes_faults: true,
     prepare: |params| {
-        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
+        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch();
+        mapping.touch_pages();
         Ok(Box::new(Swap { mapping }))
     },
-    needs: &[super::Need::Swap],
+    needs: &[super::SystemNeed::Swap],
     lacks: || {
         let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
         (swaps.lines().count() < 2).then(|| "no swap to page out to (/proc/swaps)".to_owned())
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
-pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
+pub(super) const RECLAIM_FILE_MECHANISM: StallMechanism = StallMechanism {
     name: "reclaim-file",
     about: "madvise(MADV_PAGEOUT) of a shared file mapping that the victim goes on reading",
     params: &[
-        pages(256, 1 << 18),
+        pages_param(256, 1 << 18),
         Param {
             name: "dirty",
             about: "1: the file was just written, so that its pages stay in the page cache; 0: they are read again",
@@ -50,46 +50,46 @@ pub(super) const RECLAIM_FILE: Mechanism = Mechanism {
         },
     ],
     expects: |_| None,
-    takes: |params| Takes::file(in_pages(params.get("pages"))),
+    takes: |params| ResourceDemand::of_file(pages_to_bytes(params.get("pages"))),
     keeps_tables: true,
     makes_faults: true,
     prepare: |params| {
-        let bytes = params.size("pages") * PAGE;
-        let file = written(bytes)?;
-        let mapping = Mapping::of_file(&file, bytes)?;
+        let bytes = params.size("pages") * PAGE_BYTES;
+        let file = create_written(bytes)?;
+        let mapping = LabMapping::map_file(&file, bytes)?;
         Ok(Box::new(ReclaimFile {
             mapping,
             file,
             dirty: params.get("dirty") == 1,
         }))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct ReclaimFile {
-    mapping: Mapping,
+    mapping: LabMapping,
     file: File,
     dirty: bool,
 }
 
 impl Culprit for ReclaimFile {
-    fn before(&mut self) -> io::Result<()> {
+    fn prepare_operation(&mut self) -> io::Result<()> {
         if self.dirty {
             // A byte a page is written by a call and not by the mapping, whose pages stay as they are.
-            for at in (0..self.mapping.bytes()).step_by(PAGE) {
+            for at in (0..self.mapping.bytes()).step_by(PAGE_BYTES) {
                 self.file.write_all_at(b"q", at as u64)?;
             }
         }
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.mapping
             .advise(self.mapping.bytes(), libc::MADV_PAGEOUT)
     }
 
-    fn touch(&self) -> Option<Touch> {
-        Some(Touch::new(
+    fn touched_memory(&self) -> Option<TouchedMemory> {
+        Some(TouchedMemory::new(
             self.mapping.start(),
             self.mapping.bytes(),
             false,
@@ -98,16 +98,20 @@ impl Culprit for ReclaimFile {
 }
 
 struct Swap {
-    mapping: Mapping,
+    mapping: LabMapping,
 }
 
 impl Culprit for Swap {
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.mapping
             .advise(self.mapping.bytes(), libc::MADV_PAGEOUT)
     }
 
-    fn touch(&self) -> Option<Touch> {
-        Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    fn touched_memory(&self) -> Option<TouchedMemory> {
+        Some(TouchedMemory::new(
+            self.mapping.start(),
+            self.mapping.bytes(),
+            true,
+        ))
     }
 }

@@ -9,20 +9,20 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use super::pagemap::Pagemap;
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::memory::{Mapping, PAGE};
-use crate::victim::Touch;
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
+use crate::victim::TouchedMemory;
 
-pub(super) const SOFT_DIRTY: Mechanism = Mechanism {
+pub(super) const SOFT_DIRTY_MECHANISM: StallMechanism = StallMechanism {
     name: "soft-dirty",
     about: "4 written to /proc/self/clear_refs, while the victim writes pages: what a live checkpoint does",
-    params: &[pages(256, 1 << 16)],
+    params: &[pages_param(256, 1 << 16)],
     expects: |_| Some(1.0),
     makes_faults: true,
     prepare: |params| {
-        let mapping = Mapping::anonymous(params.size("pages") * PAGE)?;
+        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
         let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch();
+        mapping.touch_pages();
         Ok(Box::new(SoftDirty {
             clear: clear_refs()?,
             mapping,
@@ -37,7 +37,7 @@ pub(super) const SOFT_DIRTY: Mechanism = Mechanism {
             "can't clear soft-dirty (/proc/self/clear_refs): {err}"
         )),
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 fn clear_refs() -> io::Result<File> {
@@ -46,18 +46,21 @@ fn clear_refs() -> io::Result<File> {
 
 /// Whether the kernel tells a page that was written since from one that was not.
 fn is_tracked() -> io::Result<bool> {
-    let mapping = Mapping::anonymous(2 * PAGE)?;
-    mapping.touch();
+    let mapping = LabMapping::anonymous(2 * PAGE_BYTES)?;
+    mapping.touch_pages();
     clear_refs()?.write_all_at(b"4", 0)?;
-    mapping.touch_first(PAGE);
-    let mut pagemap = Pagemap::of(&mapping)?;
-    let dirty: Vec<bool> = pagemap.read()?.map(|entry| entry.is_soft_dirty()).collect();
+    mapping.touch_first_pages(PAGE_BYTES);
+    let mut pagemap = Pagemap::of_mapping(&mapping)?;
+    let dirty: Vec<bool> = pagemap
+        .read_entries()?
+        .map(|entry| entry.is_soft_dirty())
+        .collect();
     Ok(dirty == [true, false])
 }
 
 struct SoftDirty {
     clear: File,
-    mapping: Mapping,
+    mapping: LabMapping,
     _no_huge_pages: NoHugePages,
 }
 
@@ -93,11 +96,15 @@ fn set_huge_pages_off(off: bool) -> io::Result<()> {
 }
 
 impl Culprit for SoftDirty {
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.clear.write_all_at(b"4", 0)
     }
 
-    fn touch(&self) -> Option<Touch> {
-        Some(Touch::new(self.mapping.start(), self.mapping.bytes(), true))
+    fn touched_memory(&self) -> Option<TouchedMemory> {
+        Some(TouchedMemory::new(
+            self.mapping.start(),
+            self.mapping.bytes(),
+            true,
+        ))
     }
 }

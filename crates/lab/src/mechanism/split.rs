@@ -6,11 +6,11 @@
 use std::fs;
 use std::io;
 
-use super::{Culprit, DEFAULT, Mechanism};
-use crate::memory::{HUGE, Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
+use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
 use crate::params::Param;
 
-pub(super) const SPLIT: Mechanism = Mechanism {
+pub(super) const SPLIT_MECHANISM: StallMechanism = StallMechanism {
     name: "split",
     about: "a huge page of which the first half is treated otherwise than the second",
     params: &[Param {
@@ -28,7 +28,7 @@ pub(super) const SPLIT: Mechanism = Mechanism {
         }))
     },
     lacks: || {
-        match splits() {
+        match can_split() {
         Ok(true) => None,
         Ok(false) => Some(
             "no huge page was to be had, or none was split (/sys/kernel/mm/transparent_hugepage/enabled)"
@@ -37,24 +37,24 @@ pub(super) const SPLIT: Mechanism = Mechanism {
         Err(err) => Some(format!("can't split a huge page: {err}")),
     }
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct Split {
     by: u64,
-    page: Option<Mapping>,
+    page: Option<LabMapping>,
 }
 
 /// Whether a huge page can be had and split, by the kernel's own count.
-fn splits() -> io::Result<bool> {
+fn can_split() -> io::Result<bool> {
     let mut split = Split { by: 0, page: None };
-    split.before()?;
-    let before = split_so_far()?;
-    split.operate()?;
-    Ok(split_so_far()? > before)
+    split.prepare_operation()?;
+    let before = split_count()?;
+    split.run_operation()?;
+    Ok(split_count()? > before)
 }
 
-fn split_so_far() -> io::Result<u64> {
+fn split_count() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/vmstat")?;
     let n = text
         .lines()
@@ -63,24 +63,24 @@ fn split_so_far() -> io::Result<u64> {
 }
 
 impl Culprit for Split {
-    fn before(&mut self) -> io::Result<()> {
+    fn prepare_operation(&mut self) -> io::Result<()> {
         // A huge page that was split stays so until it is unmapped: the page table stands in its place.
         self.page = None;
-        let page = Mapping::aligned(HUGE, HUGE)?;
-        page.advise(HUGE, libc::MADV_HUGEPAGE)?;
-        page.touch_first(PAGE);
+        let page = LabMapping::aligned(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES)?;
+        page.advise(HUGE_PAGE_BYTES, libc::MADV_HUGEPAGE)?;
+        page.touch_first_pages(PAGE_BYTES);
         self.page = Some(page);
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         let Some(page) = &self.page else {
             return Err(io::Error::other("nothing to split"));
         };
         match self.by {
-            0 => page.advise(HUGE / 2, libc::MADV_DONTFORK),
-            1 => page.advise(HUGE / 2, libc::MADV_DONTNEED),
-            _ => page.protect(HUGE / 2, false),
+            0 => page.advise(HUGE_PAGE_BYTES / 2, libc::MADV_DONTFORK),
+            1 => page.advise(HUGE_PAGE_BYTES / 2, libc::MADV_DONTNEED),
+            _ => page.set_writable(HUGE_PAGE_BYTES / 2, false),
         }
     }
 }

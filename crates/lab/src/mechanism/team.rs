@@ -10,81 +10,81 @@ use std::thread::{self, JoinHandle};
 use rustix::process::Pid;
 use rustix::thread::gettid;
 
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::params::{Param, Params};
 use crate::pin;
-use crate::room::{Takes, in_pages};
+use crate::resources::{ResourceDemand, pages_to_bytes};
 
-const THREADS: Param = Param {
+const THREADS_PARAM: Param = Param {
     name: "threads",
     about: "culprits at once",
     default: 4,
     range: (1, 256),
 };
 
-const TIMES: Param = Param {
+const TIMES_PARAM: Param = Param {
     name: "times",
     about: "how often each does it in an operation",
     default: 8,
     range: (1, 1024),
 };
 
-fn expects(params: &Params) -> Option<f64> {
+fn team_hits(params: &Params) -> Option<f64> {
     Some((params.get("threads") * params.get("times")) as f64)
 }
 
 /// Each thread has its pages once, and goes through them `times` times.
-fn takes(params: &Params) -> Takes {
-    let held = in_pages(params.get("pages").max(1)).saturating_mul(params.get("threads"));
-    Takes {
+fn team_demand(params: &Params) -> ResourceDemand {
+    let held = pages_to_bytes(params.get("pages").max(1)).saturating_mul(params.get("threads"));
+    ResourceDemand {
         work: held.saturating_mul(params.get("times")),
-        ..Takes::held(held)
+        ..ResourceDemand::of_memory(held)
     }
 }
 
-pub(super) const CONVOY: Mechanism = Mechanism {
+pub(super) const CONVOY_MECHANISM: StallMechanism = StallMechanism {
     name: "convoy",
     about: "threads that mmap, write and munmap pages at once, and wait for each other (mmap_lock)",
-    params: &[THREADS, TIMES, pages(1, 8192)],
-    expects,
+    params: &[THREADS_PARAM, TIMES_PARAM, pages_param(1, 8192)],
+    expects: team_hits,
     prepare: |params| {
-        let bytes = params.size("pages") * PAGE;
+        let bytes = params.size("pages") * PAGE_BYTES;
         Ok(Box::new(Team::start(params, || {
             Ok(move || {
-                let mapping = Mapping::anonymous(bytes)?;
-                mapping.touch();
+                let mapping = LabMapping::anonymous(bytes)?;
+                mapping.touch_pages();
                 drop(mapping);
                 Ok(())
             })
         })?))
     },
-    takes,
-    ..DEFAULT
+    takes: team_demand,
+    ..DEFAULT_MECHANISM
 };
 
-pub(super) const CONCURRENT: Mechanism = Mechanism {
+pub(super) const CONCURRENT_MECHANISM: StallMechanism = StallMechanism {
     name: "concurrent",
     about: "threads that madvise(MADV_DONTNEED) at once, each a page of its own that it has written",
-    params: &[THREADS, TIMES],
-    expects,
+    params: &[THREADS_PARAM, TIMES_PARAM],
+    expects: team_hits,
     keeps_tables: true,
     prepare: |params| {
         Ok(Box::new(Team::start(params, || {
-            let page = Mapping::anonymous(PAGE)?;
+            let page = LabMapping::anonymous(PAGE_BYTES)?;
             Ok(move || {
-                page.touch();
-                page.advise(PAGE, libc::MADV_DONTNEED)
+                page.touch_pages();
+                page.advise(PAGE_BYTES, libc::MADV_DONTNEED)
             })
         })?))
     },
-    takes,
-    ..DEFAULT
+    takes: team_demand,
+    ..DEFAULT_MECHANISM
 };
 
 /// Threads that do the same at once: the culprit's own and others, which sleep between operations.
 struct Team {
-    shared: Arc<Shared>,
+    shared: Arc<TeamState>,
     own: Box<dyn FnMut() -> io::Result<()> + Send>,
     others: Vec<JoinHandle<()>>,
     /// Of the others.
@@ -92,7 +92,7 @@ struct Team {
     times: u64,
 }
 
-struct Shared {
+struct TeamState {
     begin: Barrier,
     end: Barrier,
     over: AtomicBool,
@@ -110,7 +110,7 @@ impl Team {
         let times = params.get("times");
         let jobs: Vec<J> = (1..threads).map(|_| make()).collect::<io::Result<_>>()?;
         let own = Box::new(make()?);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TeamState {
             begin: Barrier::new(threads),
             end: Barrier::new(threads),
             over: AtomicBool::new(false),
@@ -131,7 +131,7 @@ impl Team {
                     return;
                 }
                 if let Ok(job) = receive.recv() {
-                    of_all.repeat(job, times);
+                    of_all.repeat_job(job, times);
                 }
             })?);
             tids.push(told.recv().map_err(io::Error::other)?);
@@ -151,19 +151,19 @@ impl Team {
     }
 }
 
-impl Shared {
-    fn repeat(&self, mut job: impl FnMut() -> io::Result<()>, times: u64) {
+impl TeamState {
+    fn repeat_job(&self, mut job: impl FnMut() -> io::Result<()>, times: u64) {
         loop {
             self.begin.wait();
             if self.over.load(Ordering::Relaxed) {
                 return;
             }
-            self.work(&mut job, times);
+            self.do_job(&mut job, times);
             self.end.wait();
         }
     }
 
-    fn work(&self, job: &mut dyn FnMut() -> io::Result<()>, times: u64) {
+    fn do_job(&self, job: &mut dyn FnMut() -> io::Result<()>, times: u64) {
         for _ in 0..times {
             if let Err(err) = job() {
                 let number = err.raw_os_error().unwrap_or(libc::EIO);
@@ -175,7 +175,7 @@ impl Shared {
 }
 
 /// A remark where there are fewer CPUs than threads.
-fn note(threads: usize, cpus: usize) -> Option<String> {
+fn crowding_note(threads: usize, cpus: usize) -> Option<String> {
     match cpus {
         _ if cpus >= threads => None,
         1 => Some("one culprit CPU: they take turns".to_owned()),
@@ -186,17 +186,17 @@ fn note(threads: usize, cpus: usize) -> Option<String> {
 }
 
 impl Culprit for Team {
-    fn spread(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
+    fn spread_threads(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
         // The first CPU is where the culprit's own thread runs.
         for (tid, cpu) in self.tids.iter().zip(cpus.iter().cycle().skip(1)) {
-            pin::thread(*tid, &[*cpu])?;
+            pin::pin_thread(*tid, &[*cpu])?;
         }
-        Ok(note(1 + self.tids.len(), cpus.len()))
+        Ok(crowding_note(1 + self.tids.len(), cpus.len()))
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.shared.begin.wait();
-        self.shared.work(&mut self.own, self.times);
+        self.shared.do_job(&mut self.own, self.times);
         self.shared.end.wait();
         match self.shared.failed.swap(0, Ordering::Relaxed) {
             0 => Ok(()),
@@ -225,20 +225,24 @@ mod tests {
     /// Check that each thread is kept on one of the CPUs, on all of them in turn, and that it is said when they share.
     #[test]
     fn threads_are_spread() {
-        let cpus = pin::allowed().unwrap();
+        let cpus = pin::allowed_cpus().unwrap();
         let said = [("threads".to_owned(), 5)];
-        let params = Params::new(CONCURRENT.params, &said).unwrap();
+        let params = Params::new(CONCURRENT_MECHANISM.params, &said).unwrap();
         let mut team = Team::start(&params, || Ok(|| Ok(()))).unwrap();
-        let told = team.spread(&cpus).unwrap();
-        assert_eq!(told, note(5, cpus.len()));
+        let told = team.spread_threads(&cpus).unwrap();
+        assert_eq!(told, crowding_note(5, cpus.len()));
         for (i, tid) in team.tids.iter().enumerate() {
             let set = sched_getaffinity(Some(*tid)).unwrap();
             let on: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|c| set.is_set(*c)).collect();
             assert_eq!(on, [cpus[(i + 1) % cpus.len()] as usize]);
         }
-        team.operate().unwrap();
-        assert!(note(4, 1).unwrap().contains("take turns"));
-        assert!(note(4, 3).unwrap().contains("4 culprits on 3 CPUs"));
-        assert_eq!(note(4, 4), None);
+        team.run_operation().unwrap();
+        assert!(crowding_note(4, 1).unwrap().contains("take turns"));
+        assert!(
+            crowding_note(4, 3)
+                .unwrap()
+                .contains("4 culprits on 3 CPUs")
+        );
+        assert_eq!(crowding_note(4, 4), None);
     }
 }

@@ -7,22 +7,22 @@ use std::hint::black_box;
 use std::io;
 use std::thread;
 
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::memory::PAGE;
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::PAGE_BYTES;
 use crate::params::Param;
 
 /// The stacks that glibc keeps, bytes: stack_cache_maxsize.
-const KEPT: u64 = 40 << 20;
+const GLIBC_KEPT_STACK_BYTES: u64 = 40 << 20;
 
 /// Pages at the top of a stack that glibc does not give back: PTHREAD_STACK_MIN, and the pages that it uses itself. With fewer
 /// used there is nothing to give back.
-const TOP: u64 = 8;
+const STACK_TOP_PAGES: u64 = 8;
 
-pub(super) const THREAD_EXIT: Mechanism = Mechanism {
+pub(super) const THREAD_EXIT_MECHANISM: StallMechanism = StallMechanism {
     name: "thread-exit",
     about: "a thread that uses its stack and ends, and is joined",
     params: &[
-        pages(64, 1024),
+        pages_param(64, 1024),
         Param {
             name: "stack",
             about: "bytes of its stack; up to 40M glibc keeps it for the next",
@@ -32,7 +32,10 @@ pub(super) const THREAD_EXIT: Mechanism = Mechanism {
     ],
     expects: |params| {
         let gnu = cfg!(target_env = "gnu");
-        match (params.get("pages") > TOP, params.get("stack") > KEPT) {
+        match (
+            params.get("pages") > STACK_TOP_PAGES,
+            params.get("stack") > GLIBC_KEPT_STACK_BYTES,
+        ) {
             (true, true) if gnu => Some(2.0),
             (true, false) if gnu => Some(1.0),
             _ => None,
@@ -44,7 +47,7 @@ pub(super) const THREAD_EXIT: Mechanism = Mechanism {
             stack: params.size("stack"),
         }))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct ThreadExit {
@@ -55,7 +58,7 @@ struct ThreadExit {
 /// Uses so many pages of the stack: each frame takes a page and a little more.
 #[inline(never)]
 fn use_stack(pages: usize) {
-    let mut frame = [0_u8; PAGE];
+    let mut frame = [0_u8; PAGE_BYTES];
     black_box(&mut frame);
     if pages > 1 {
         use_stack(pages - 1);
@@ -65,7 +68,7 @@ fn use_stack(pages: usize) {
 }
 
 impl Culprit for ThreadExit {
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         let pages = self.pages;
         // The thread runs where its creator does: affinity is inherited.
         let thread = thread::Builder::new()

@@ -6,17 +6,17 @@
 use std::fs::File;
 use std::io;
 
-use super::place::{ONE_TABLE, within};
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::file::in_memory;
-use crate::memory::{Mapping, PAGE};
+use super::table_placement::{MAX_ONE_TABLE_PAGES, map_within_table};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
+use crate::unnamed_file::create_in_memory;
 
-pub(super) const TRUNCATE: Mechanism = Mechanism {
+pub(super) const TRUNCATE_MECHANISM: StallMechanism = StallMechanism {
     name: "truncate",
     about: "ftruncate to nothing and back of a mapped file (memfd) whose pages were written",
-    params: &[pages(64, 1 << 18)],
+    params: &[pages_param(64, 1 << 18)],
     expects: |params| {
-        if params.get("pages") <= ONE_TABLE {
+        if params.get("pages") <= MAX_ONE_TABLE_PAGES {
             Some(1.0)
         } else {
             None
@@ -24,26 +24,26 @@ pub(super) const TRUNCATE: Mechanism = Mechanism {
     },
     keeps_tables: true,
     prepare: |params| {
-        let bytes = params.size("pages") * PAGE;
-        let file = in_memory(bytes)?;
-        let mapping = within(bytes, || Mapping::of_file(&file, bytes))?;
+        let bytes = params.size("pages") * PAGE_BYTES;
+        let file = create_in_memory(bytes)?;
+        let mapping = map_within_table(bytes, || LabMapping::map_file(&file, bytes))?;
         Ok(Box::new(Truncate { file, mapping }))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct Truncate {
     file: File,
-    mapping: Mapping,
+    mapping: LabMapping,
 }
 
 impl Culprit for Truncate {
-    fn before(&mut self) -> io::Result<()> {
-        self.mapping.touch();
+    fn prepare_operation(&mut self) -> io::Result<()> {
+        self.mapping.touch_pages();
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
+    fn run_operation(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.set_len(self.mapping.bytes() as u64)
     }

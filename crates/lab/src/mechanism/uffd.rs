@@ -5,39 +5,39 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
 
-pub(super) const UFFD_WP: Mechanism = Mechanism {
+pub(super) const UFFD_WP_MECHANISM: StallMechanism = StallMechanism {
     name: "uffd-wp",
     about: "write protection of written pages by userfaultfd, and its end: what a snapshot does",
-    params: &[pages(64, 1 << 18)],
+    params: &[pages_param(64, 1 << 18)],
     expects: |_| Some(2.0),
     keeps_tables: true,
     prepare: |params| {
-        let protected = Protected::new(params.size("pages") * PAGE)?;
+        let protected = Protected::new(params.size("pages") * PAGE_BYTES)?;
         Ok(Box::new(protected))
     },
     lacks: || {
-        let tried = Protected::new(PAGE).and_then(|mut p| p.operate());
+        let tried = Protected::new(PAGE_BYTES).and_then(|mut p| p.run_operation());
         tried
             .err()
             .map(|err| format!("userfaultfd can't write-protect here: {err}"))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 // The numbers are those of include/uapi/linux/userfaultfd.h; the libc crate has none of them.
 
 /// A descriptor that never stops the kernel's own accesses, which every user may have (Linux 5.11).
-const USER_MODE_ONLY: i32 = 1;
-const API: u64 = 0xaa;
-const FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
-const MODE_WP: u64 = 1 << 1;
-const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
+const UFFD_USER_MODE_ONLY: i32 = 1;
+const UFFD_API: u64 = 0xaa;
+const UFFD_FEATURE_PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
+const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1 << 0;
 
 /// `_IOWR(0xaa, number, T)` (include/uapi/asm-generic/ioctl.h).
-const fn iowr<T>(number: u32) -> libc::c_ulong {
+const fn ioctl_number<T>(number: u32) -> libc::c_ulong {
     let bytes = size_of::<T>() as u32;
     (3 << 30 | bytes << 16 | 0xaa << 8 | number) as libc::c_ulong
 }
@@ -64,17 +64,17 @@ struct WriteProtect {
     mode: u64,
 }
 
-const HANDSHAKE: libc::c_ulong = iowr::<Handshake>(0x3f);
-const REGISTER: libc::c_ulong = iowr::<Register>(0);
-const WRITEPROTECT: libc::c_ulong = iowr::<WriteProtect>(6);
+const UFFDIO_API: libc::c_ulong = ioctl_number::<Handshake>(0x3f);
+const UFFDIO_REGISTER: libc::c_ulong = ioctl_number::<Register>(0);
+const UFFDIO_WRITEPROTECT: libc::c_ulong = ioctl_number::<WriteProtect>(6);
 
 struct Protected {
     // It is closed before the mapping goes, which ends all protection.
     fd: OwnedFd,
-    mapping: Mapping,
+    mapping: LabMapping,
 }
 
-fn open() -> io::Result<OwnedFd> {
+fn open_userfaultfd() -> io::Result<OwnedFd> {
     let with = |flags: i32| {
         // SAFETY: flags only; the kernel gives a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags | libc::O_CLOEXEC) };
@@ -85,33 +85,33 @@ fn open() -> io::Result<OwnedFd> {
         }
     };
     // Linux before 5.11 has no such flag.
-    with(USER_MODE_ONLY).or_else(|_| with(0))
+    with(UFFD_USER_MODE_ONLY).or_else(|_| with(0))
 }
 
 impl Protected {
     fn new(bytes: usize) -> io::Result<Self> {
-        let mapping = Mapping::anonymous(bytes)?;
+        let mapping = LabMapping::anonymous(bytes)?;
         let _ = mapping.advise(bytes, libc::MADV_NOHUGEPAGE);
-        mapping.touch();
+        mapping.touch_pages();
         let new = Self {
-            fd: open()?,
+            fd: open_userfaultfd()?,
             mapping,
         };
-        new.ask(
-            HANDSHAKE,
+        new.call_ioctl(
+            UFFDIO_API,
             &mut Handshake {
-                api: API,
-                features: FEATURE_PAGEFAULT_FLAG_WP,
+                api: UFFD_API,
+                features: UFFD_FEATURE_PAGEFAULT_FLAG_WP,
                 ioctls: 0,
             },
         )?;
         let mut register = Register {
             start: new.start(),
             bytes: new.mapping.bytes() as u64,
-            mode: MODE_WP,
+            mode: UFFDIO_REGISTER_MODE_WP,
             ioctls: 0,
         };
-        new.ask(REGISTER, &mut register)?;
+        new.call_ioctl(UFFDIO_REGISTER, &mut register)?;
         Ok(new)
     }
 
@@ -119,7 +119,7 @@ impl Protected {
         self.mapping.start().addr() as u64
     }
 
-    fn ask<T>(&self, request: libc::c_ulong, what: &mut T) -> io::Result<()> {
+    fn call_ioctl<T>(&self, request: libc::c_ulong, what: &mut T) -> io::Result<()> {
         let what = std::ptr::from_mut(what);
         // SAFETY: the request is made for a T, of which the kernel reads and writes no more than its size.
         if unsafe { libc::ioctl(self.fd.as_raw_fd(), request, what) } == 0 {
@@ -129,26 +129,26 @@ impl Protected {
         }
     }
 
-    fn protect(&self, mode: u64) -> io::Result<()> {
+    fn set_protection(&self, mode: u64) -> io::Result<()> {
         let mut protect = WriteProtect {
             start: self.start(),
             bytes: self.mapping.bytes() as u64,
             mode,
         };
-        self.ask(WRITEPROTECT, &mut protect)
+        self.call_ioctl(UFFDIO_WRITEPROTECT, &mut protect)
     }
 }
 
 impl Culprit for Protected {
-    fn before(&mut self) -> io::Result<()> {
-        self.mapping.touch();
+    fn prepare_operation(&mut self) -> io::Result<()> {
+        self.mapping.touch_pages();
         Ok(())
     }
 
-    fn operate(&mut self) -> io::Result<()> {
-        let protected = self.protect(WRITEPROTECT_MODE_WP);
+    fn run_operation(&mut self) -> io::Result<()> {
+        let protected = self.set_protection(UFFDIO_WRITEPROTECT_MODE_WP);
         // The protection goes also where the first call failed half-way: nobody would answer the fault of a write.
-        let freed = self.protect(0);
+        let freed = self.set_protection(0);
         protected.and(freed)
     }
 }
@@ -160,8 +160,8 @@ mod tests {
     /// Check that the numbers of the requests are those of the header, as a C compiler says them.
     #[test]
     fn requests_have_their_numbers() {
-        assert_eq!(HANDSHAKE, 0xc018_aa3f);
-        assert_eq!(REGISTER, 0xc020_aa00);
-        assert_eq!(WRITEPROTECT, 0xc018_aa06);
+        assert_eq!(UFFDIO_API, 0xc018_aa3f);
+        assert_eq!(UFFDIO_REGISTER, 0xc020_aa00);
+        assert_eq!(UFFDIO_WRITEPROTECT, 0xc018_aa06);
     }
 }

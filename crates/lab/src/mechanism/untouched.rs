@@ -3,19 +3,19 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT, Mechanism, pages};
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use crate::memory::{LabMapping, PAGE_BYTES};
 
-pub(super) const UNTOUCHED: Mechanism = Mechanism {
+pub(super) const UNTOUCHED_MECHANISM: StallMechanism = StallMechanism {
     name: "untouched",
     about: "mmap and munmap of memory that nobody has touched: the negative control",
-    params: &[pages(16, 1 << 20)],
+    params: &[pages_param(16, 1 << 20)],
     prepare: |params| {
         Ok(Box::new(Untouched {
-            bytes: params.size("pages") * PAGE,
+            bytes: params.size("pages") * PAGE_BYTES,
         }))
     },
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
 struct Untouched {
@@ -23,7 +23,7 @@ struct Untouched {
 }
 
 impl Culprit for Untouched {
-    fn operate(&mut self) -> io::Result<()> {
-        Mapping::anonymous(self.bytes).map(drop)
+    fn run_operation(&mut self) -> io::Result<()> {
+        LabMapping::anonymous(self.bytes).map(drop)
     }
 }

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::attribute::{Attributed, Class};
+use crate::attribute::{ClassifiedBlock, GapClass};
 
 /// Percentiles that are published where there are enough samples.
-const PERCENTILES: [(&str, f64); 6] = [
+const TURN_PERCENTILES: [(&str, f64); 6] = [
     ("p50", 0.5),
     ("p90", 0.9),
     ("p99", 0.99),
@@ -16,28 +16,28 @@ const PERCENTILES: [(&str, f64); 6] = [
 ];
 
 /// A percentile is published only if so many turns lie beyond it.
-const BEYOND: f64 = 100.0;
+const MIN_TURNS_BEYOND: f64 = 100.0;
 
 /// Bound of the gaps and of the operations of a timeline.
-const TIMELINE: usize = 4000;
+const MAX_TIMELINE_ENTRIES: usize = 4000;
 
 /// The lengths of turns and their number, over all blocks: gaps are turns too, but for those in which another thread ran.
-pub(super) fn turns(blocks: &[&Attributed]) -> BTreeMap<u64, u64> {
+pub(super) fn turn_lengths(blocks: &[&ClassifiedBlock]) -> BTreeMap<u64, u64> {
     let mut turns: BTreeMap<u64, u64> = BTreeMap::new();
     for block in blocks {
         for (ns, n) in &block.turns {
             *turns.entry(*ns).or_default() += n;
         }
-        for told in block.gaps.iter().filter(|t| t.class != Class::Sched) {
+        for told in block.gaps.iter().filter(|t| t.class != GapClass::Sched) {
             *turns.entry(told.gap.ns).or_default() += 1;
         }
     }
     turns
 }
 
-pub(super) fn percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
+pub(super) fn turn_percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
     let total: u64 = turns.values().sum();
-    let enough = |q: &f64| total as f64 * (1.0 - q) >= BEYOND;
+    let enough = |q: &f64| total as f64 * (1.0 - q) >= MIN_TURNS_BEYOND;
     let at = |q: f64| {
         let rank = (total as f64 * q).ceil() as u64;
         let mut seen = 0;
@@ -49,7 +49,7 @@ pub(super) fn percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
             })
             .map_or(0, |(ns, _)| *ns)
     };
-    PERCENTILES
+    TURN_PERCENTILES
         .iter()
         .filter(|(_, q)| enough(q))
         .map(|(name, q)| ((*name).to_owned(), at(*q)))
@@ -57,7 +57,7 @@ pub(super) fn percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
 }
 
 /// Rounds lengths down to two digits, so that a histogram has some hundred bars.
-pub(super) fn rounded(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
+pub(super) fn turn_histogram(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
     let mut out: BTreeMap<u64, u64> = BTreeMap::new();
     for (ns, n) in turns {
         let digits = ns.checked_ilog10().unwrap_or(0);
@@ -69,9 +69,9 @@ pub(super) fn rounded(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
 
 /// The block that a picture shows.
 #[derive(Default)]
-pub(super) struct Timeline {
+pub(super) struct BlockTimeline {
     /// Begin and length of each gap, its class, whether the culprit caused it.
-    pub(super) gaps: Vec<(u64, u64, Class, bool)>,
+    pub(super) gaps: Vec<(u64, u64, GapClass, bool)>,
     /// The number of gaps of the block, where those that are kept were chosen among all of them.
     pub(super) of: Option<u64>,
     /// Begin and end of each operation.
@@ -81,11 +81,11 @@ pub(super) struct Timeline {
 /// The gaps and operations of the block whose stall is the median: a typical one, not the best. Of too many the first are kept.
 /// Where the whole block has to be seen, because its one operation lies somewhere in it, the culprit's gaps are kept, and of the
 /// others the longest.
-pub(super) fn timeline(blocks: &[&Attributed], whole: bool) -> Timeline {
-    let mut by_stall: Vec<&&Attributed> = blocks.iter().collect();
+pub(super) fn median_timeline(blocks: &[&ClassifiedBlock], whole: bool) -> BlockTimeline {
+    let mut by_stall: Vec<&&ClassifiedBlock> = blocks.iter().collect();
     by_stall.sort_by_key(|b| b.caused_ns());
     let Some(block) = by_stall.get(by_stall.len() / 2) else {
-        return Timeline::default();
+        return BlockTimeline::default();
     };
     let since = |ns: u64| ns.saturating_sub(block.begin_ns);
     let mut gaps: Vec<_> = block
@@ -93,15 +93,15 @@ pub(super) fn timeline(blocks: &[&Attributed], whole: bool) -> Timeline {
         .iter()
         .map(|t| (since(t.gap.begin_ns), t.gap.ns, t.class, t.caused))
         .collect();
-    let of =
-        (whole && gaps.len() > TIMELINE).then(|| u64::try_from(gaps.len()).unwrap_or(u64::MAX));
+    let of = (whole && gaps.len() > MAX_TIMELINE_ENTRIES)
+        .then(|| u64::try_from(gaps.len()).unwrap_or(u64::MAX));
     if of.is_some() {
         gaps.sort_by_key(|(_, ns, _, caused)| Reverse((*caused, *ns)));
     }
-    gaps.truncate(TIMELINE);
+    gaps.truncate(MAX_TIMELINE_ENTRIES);
     gaps.sort_by_key(|gap| gap.0);
-    let ops = block.ops.iter().take(TIMELINE);
-    Timeline {
+    let ops = block.ops.iter().take(MAX_TIMELINE_ENTRIES);
+    BlockTimeline {
         gaps,
         of,
         ops: ops
@@ -115,43 +115,49 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::attribute::Told;
-    use crate::block::Gap;
+    use crate::attribute::ClassifiedGap;
+    use crate::block::VictimGap;
 
     /// Check that of too many gaps the first are kept, or, where the whole block has to be seen, the culprit's and the
     /// longest, in the order in which they came, with how many there were.
     #[test]
     fn timeline_of_a_noisy_block() {
-        let many = 2 * TIMELINE as u64;
+        let many = 2 * MAX_TIMELINE_ENTRIES as u64;
         // the last is the culprit's, and the shortest
-        let gaps = (0..many).map(|i| Told {
-            gap: Gap {
+        let gaps = (0..many).map(|i| ClassifiedGap {
+            gap: VictimGap {
                 begin_ns: 100 + i * 10,
                 ns: many - i,
             },
-            class: Class::None,
+            class: GapClass::None,
             caused: i == many - 1,
             by: 0,
         });
-        let block = Attributed {
+        let block = ClassifiedBlock {
             begin_ns: 100,
             gaps: gaps.collect(),
-            ..Attributed::default()
+            ..ClassifiedBlock::default()
         };
-        let first = timeline(&[&block], false);
-        assert_eq!((first.gaps.len(), first.of), (TIMELINE, None));
+        let first = median_timeline(&[&block], false);
+        assert_eq!((first.gaps.len(), first.of), (MAX_TIMELINE_ENTRIES, None));
         assert_eq!(
             first.gaps.last().map(|g| g.0),
-            Some((TIMELINE as u64 - 1) * 10)
+            Some((MAX_TIMELINE_ENTRIES as u64 - 1) * 10)
         );
-        let whole = timeline(&[&block], true);
-        assert_eq!((whole.gaps.len(), whole.of), (TIMELINE, Some(many)));
+        let whole = median_timeline(&[&block], true);
+        assert_eq!(
+            (whole.gaps.len(), whole.of),
+            (MAX_TIMELINE_ENTRIES, Some(many))
+        );
         assert!(whole.gaps.is_sorted_by_key(|g| g.0));
         assert_eq!(
             whole.gaps.last(),
-            Some(&((many - 1) * 10, 1, Class::None, true))
+            Some(&((many - 1) * 10, 1, GapClass::None, true))
         );
-        assert_eq!(whole.gaps[TIMELINE - 2].0, (TIMELINE as u64 - 2) * 10);
+        assert_eq!(
+            whole.gaps[MAX_TIMELINE_ENTRIES - 2].0,
+            (MAX_TIMELINE_ENTRIES as u64 - 2) * 10
+        );
     }
 
     proptest! {
@@ -160,18 +166,18 @@ mod tests {
         #[test]
         fn percentiles_hold(turns in prop::collection::btree_map(1_u64..1_000_000, 1_u64..100_000, 1..50)) {
             let total: u64 = turns.values().sum();
-            let told = percentiles(&turns);
-            for (name, q) in PERCENTILES {
+            let told = turn_percentiles(&turns);
+            for (name, q) in TURN_PERCENTILES {
                 let Some(at) = told.get(name) else {
-                    prop_assert!((total as f64) * (1.0 - q) < BEYOND);
+                    prop_assert!((total as f64) * (1.0 - q) < MIN_TURNS_BEYOND);
                     continue;
                 };
                 let below: u64 = turns.range(..=at).map(|(_, n)| n).sum();
                 prop_assert!(turns.contains_key(at));
                 prop_assert!(below as f64 >= total as f64 * q - 1e-6);
-                prop_assert!(total as f64 * (1.0 - q) >= BEYOND);
+                prop_assert!(total as f64 * (1.0 - q) >= MIN_TURNS_BEYOND);
             }
-            prop_assert_eq!(rounded(&turns).iter().map(|(_, n)| n).sum::<u64>(), total);
+            prop_assert_eq!(turn_histogram(&turns).iter().map(|(_, n)| n).sum::<u64>(), total);
         }
     }
 }

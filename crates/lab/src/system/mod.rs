@@ -16,27 +16,27 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mechanism::Need;
+use crate::mechanism::SystemNeed;
 
 /// Settings that are set up, until they are taken back.
 #[derive(Debug)]
-pub struct Guarded {
+pub struct GuardedSettings {
     child: Child,
     stdin: Option<ChildStdin>,
     told: BufReader<ChildStdout>,
     /// The steps that take the settings back, should the child not live to do it.
-    undo: Vec<Undo>,
+    undo: Vec<UndoStep>,
 }
 
-impl Guarded {
+impl GuardedSettings {
     /// Has them set up by this command, which must call [`guard_settings`] with the words of `needs`; none where nothing is
     /// needed.
     ///
     /// # Errors
     ///
     /// The setting that failed, in words, and the settings that are left, if any are.
-    pub fn set_up(command: &mut Command, needs: &[Need]) -> io::Result<Option<Self>> {
-        let missing: Vec<&Need> = needs.iter().filter(|n| !n.is_there()).collect();
+    pub fn set_up(command: &mut Command, needs: &[SystemNeed]) -> io::Result<Option<Self>> {
+        let missing: Vec<&SystemNeed> = needs.iter().filter(|n| !n.is_there()).collect();
         if missing.is_empty() {
             return Ok(None);
         }
@@ -74,10 +74,10 @@ impl Guarded {
     ///
     /// The settings that could not be taken back, with the commands that do it.
     pub fn take_back(mut self) -> io::Result<()> {
-        self.end()
+        self.end_guard()
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    fn end_guard(&mut self) -> io::Result<()> {
         // The child waits for the end of its stdin.
         if self.stdin.take().is_none() {
             return Ok(());
@@ -89,16 +89,16 @@ impl Guarded {
             "" if status.success() => Ok(()),
             // The child was killed, or failed without a word. Settings that it has taken back already are written a second time
             // at most.
-            "" => all_back(std::mem::take(&mut self.undo)),
+            "" => take_all_back(std::mem::take(&mut self.undo)),
             left => Err(io::Error::other(left.to_owned())),
         }
     }
 }
 
-impl Drop for Guarded {
+impl Drop for GuardedSettings {
     fn drop(&mut self) {
         // It is dropped only where another error came first, which says more.
-        let _ = self.end();
+        let _ = self.end_guard();
     }
 }
 
@@ -108,17 +108,17 @@ impl Drop for Guarded {
 /// # Errors
 ///
 /// The same where nobody reads stdout.
-pub fn guard(words: &[String]) -> io::Result<bool> {
+pub fn guard_settings(words: &[String]) -> io::Result<bool> {
     // Ctrl-C goes to every process of the terminal: this one must outlive it.
     rustix::process::setsid()?;
-    let mut undo: Vec<Undo> = Vec::new();
+    let mut undo: Vec<UndoStep> = Vec::new();
     let mut failed = None;
     for word in words {
-        let made = match Need::named(word) {
-            Some(Need::Swap) => swap::on(&mut undo),
-            Some(Need::Ksm) => setting::ksm_on(&mut undo),
-            Some(Need::Khugepaged) => setting::khugepaged_on(&mut undo),
-            Some(Need::NumaBalancing) => setting::keep_numa_balancing(&mut undo),
+        let made = match SystemNeed::from_name(word) {
+            Some(SystemNeed::Swap) => swap::turn_zram_swap_on(&mut undo),
+            Some(SystemNeed::Ksm) => setting::ksm_on(&mut undo),
+            Some(SystemNeed::Khugepaged) => setting::khugepaged_on(&mut undo),
+            Some(SystemNeed::NumaBalancing) => setting::keep_numa_balancing(&mut undo),
             None => Err(io::Error::other(format!("nobody knows '{word}'"))),
         };
         if let Err(err) = made {
@@ -136,7 +136,7 @@ pub fn guard(words: &[String]) -> io::Result<bool> {
     if failed.is_none() {
         let _ = io::stdin().read_to_end(&mut Vec::new());
     }
-    let Err(left) = all_back(undo) else {
+    let Err(left) = take_all_back(undo) else {
         return Ok(true);
     };
     match writeln!(out, "{left}").and_then(|()| out.flush()) {
@@ -146,12 +146,12 @@ pub fn guard(words: &[String]) -> io::Result<bool> {
 }
 
 /// Takes all steps back, the last first; the error has the reason and the command for each that failed.
-fn all_back(undo: Vec<Undo>) -> io::Result<()> {
+fn take_all_back(undo: Vec<UndoStep>) -> io::Result<()> {
     let (mut whys, mut commands) = (Vec::new(), Vec::new());
     for step in undo.into_iter().rev() {
         if let Err(err) = step.take_back() {
             whys.push(err.to_string());
-            commands.push(step.command());
+            commands.push(step.shell_command());
         }
     }
     if whys.is_empty() {
@@ -164,7 +164,7 @@ fn all_back(undo: Vec<Undo>) -> io::Result<()> {
     )))
 }
 
-impl Need {
+impl SystemNeed {
     const ALL: [Self; 4] = [Self::Swap, Self::Ksm, Self::Khugepaged, Self::NumaBalancing];
 
     fn name(self) -> &'static str {
@@ -176,7 +176,7 @@ impl Need {
         }
     }
 
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|need| need.name() == name)
     }
 
@@ -196,34 +196,34 @@ impl Need {
 
 /// A step that takes back one setting.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Undo {
+enum UndoStep {
     RemoveZram(u32),
     SwapOff(PathBuf),
     /// Writes these to a file, one after the other; the last is its old value.
     Write(PathBuf, Vec<String>),
 }
 
-impl Undo {
+impl UndoStep {
     fn take_back(&self) -> io::Result<()> {
         match self {
-            Self::SwapOff(device) => swap::off(device),
-            Self::RemoveZram(number) => swap::remove(*number),
+            Self::SwapOff(device) => swap::turn_swap_off(device),
+            Self::RemoveZram(number) => swap::remove_zram(*number),
             // Each is written, even if the one before failed.
             Self::Write(path, texts) => texts
                 .iter()
-                .map(|text| write(path, text))
+                .map(|text| write_system_file(path, text))
                 .fold(Ok(()), Result::and),
         }
     }
 
     /// The same as a command for a shell.
-    fn command(&self) -> String {
+    fn shell_command(&self) -> String {
         match self {
             Self::SwapOff(device) => format!("swapoff {}", device.display()),
             Self::RemoveZram(number) => format!(
                 "echo 1 > {}; echo {number} > {}",
-                swap::reset(*number).display(),
-                swap::HOT_REMOVE
+                swap::reset_file(*number).display(),
+                swap::HOT_REMOVE_FILE
             ),
             Self::Write(path, texts) => {
                 let all: Vec<_> = texts
@@ -236,25 +236,25 @@ impl Undo {
     }
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text).map_err(|err| told("write to", path, &err))
+fn write_system_file(path: &Path, text: &str) -> io::Result<()> {
+    fs::write(path, text).map_err(|err| file_error("write to", path, &err))
 }
 
 /// Writes to a device that may be busy for a moment: udev opens each that has changed, and lets go soon.
 fn write_when_free(path: &Path, text: &str) -> io::Result<()> {
-    const TRIES: u32 = 40;
-    for _ in 0..TRIES {
-        match write(path, text) {
+    const MAX_WRITE_TRIES: u32 = 40;
+    for _ in 0..MAX_WRITE_TRIES {
+        match write_system_file(path, text) {
             Err(err) if err.kind() == io::ErrorKind::ResourceBusy => {
                 thread::sleep(Duration::from_millis(50));
             }
             done => return done,
         }
     }
-    write(path, text)
+    write_system_file(path, text)
 }
 
-fn told(doing: &str, path: &Path, err: &io::Error) -> io::Error {
+fn file_error(doing: &str, path: &Path, err: &io::Error) -> io::Error {
     io::Error::new(
         err.kind(),
         format!("can't {doing} {}: {err}", path.display()),
@@ -268,10 +268,10 @@ mod tests {
     /// Check that what is not named is refused, and that each need has a name of its own.
     #[test]
     fn needs_have_names() {
-        for need in Need::ALL {
-            assert_eq!(Need::named(need.name()), Some(need));
+        for need in SystemNeed::ALL {
+            assert_eq!(SystemNeed::from_name(need.name()), Some(need));
         }
-        assert_eq!(Need::named("peace"), None);
+        assert_eq!(SystemNeed::from_name("peace"), None);
     }
 
     /// Check that all that could not be taken back is said, with the commands that do it in the order in which they
@@ -283,11 +283,11 @@ mod tests {
         let there = folder.join("there");
         let nowhere = folder.join("none/run");
         let undo = vec![
-            Undo::Write(there.clone(), vec!["2".into(), "0".into()]),
-            Undo::SwapOff(folder.join("none/zram7")),
-            Undo::Write(nowhere.clone(), vec!["2".into(), "0".into()]),
+            UndoStep::Write(there.clone(), vec!["2".into(), "0".into()]),
+            UndoStep::SwapOff(folder.join("none/zram7")),
+            UndoStep::Write(nowhere.clone(), vec!["2".into(), "0".into()]),
         ];
-        let left = all_back(undo).unwrap_err().to_string();
+        let left = take_all_back(undo).unwrap_err().to_string();
         let run = nowhere.display();
         let commands = format!(
             "undoes it: echo 2 > {run}; echo 0 > {run}; swapoff {}/none/zram7",
@@ -295,7 +295,7 @@ mod tests {
         );
         assert!(left.ends_with(&commands), "{left}");
         assert_eq!(fs::read_to_string(&there).unwrap(), "0");
-        assert!(all_back(Vec::new()).is_ok());
+        assert!(take_all_back(Vec::new()).is_ok());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -4,15 +4,15 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{Undo, told, write};
+use super::{UndoStep, file_error, write_system_file};
 
 /// The folder of KSM's settings (Documentation/admin-guide/mm/ksm.rst).
-const KSM: &str = "/sys/kernel/mm/ksm";
+const KSM_FOLDER: &str = "/sys/kernel/mm/ksm";
 
 /// The settings that make ksmd quick: a round takes some ms then, where by default it looks at 5,000 pages a second. An advisor
 /// (Linux 6.8) would choose the number of pages itself and refuses any other; `smart_scan` (Linux 6.7) would pass over pages that
 /// were not merged lately, for up to 8 rounds. Older kernels have no such files, and need none.
-const QUICK: [(&str, &str, bool); 4] = [
+const KSM_QUICK_SETTINGS: [(&str, &str, bool); 4] = [
     ("advisor_mode", "none", false),
     ("pages_to_scan", "300", true),
     ("sleep_millisecs", "2", true),
@@ -20,28 +20,28 @@ const QUICK: [(&str, &str, bool); 4] = [
 ];
 
 /// The folder of khugepaged's settings (Documentation/admin-guide/mm/transhuge.rst).
-const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
+const KHUGEPAGED_FOLDER: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 
 /// The settings that make khugepaged quick: it looks at 64 MB every ms, where by default it looks at 16 MB every ten seconds. The
 /// last one wakes it.
-const KHUGEPAGED_SET: [(&str, &str, bool); 3] = [
+const KHUGEPAGED_QUICK_SETTINGS: [(&str, &str, bool); 3] = [
     ("pages_to_scan", "16384", true),
     ("alloc_sleep_millisecs", "1", true),
     ("scan_sleep_millisecs", "1", true),
 ];
 
-const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+const NUMA_BALANCING_FILE: &str = "/proc/sys/kernel/numa_balancing";
 
 /// Has ksmd run, and makes it quick.
-pub(super) fn ksm_on(undo: &mut Vec<Undo>) -> io::Result<()> {
-    ksm_on_in(Path::new(KSM), undo)
+pub(super) fn ksm_on(undo: &mut Vec<UndoStep>) -> io::Result<()> {
+    ksm_on_in(Path::new(KSM_FOLDER), undo)
 }
 
-fn ksm_on_in(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
+fn ksm_on_in(folder: &Path, undo: &mut Vec<UndoStep>) -> io::Result<()> {
     let run = folder.join("run");
-    let old = read(&run)?;
+    let old = read_value(&run)?;
     let shared = folder.join("pages_shared");
-    let merged = read(&shared)?;
+    let merged = read_value(&shared)?;
     // To stop ksmd leaves all its merged pages merged, of whatever process; to undo that is all or nothing. So it is started only
     // where nothing is merged yet, and all of it is undone.
     if old != "1" && merged != "0" {
@@ -55,32 +55,36 @@ fn ksm_on_in(folder: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
             ),
         ));
     }
-    set_all(folder, &QUICK, undo)?;
+    set_all(folder, &KSM_QUICK_SETTINGS, undo)?;
     if old != "1" {
         // 2 undoes the merges since then (Documentation/admin-guide/mm/ksm.rst).
         let mut back = vec!["2".to_owned()];
         if old != "2" {
             back.push(old);
         }
-        undo.push(Undo::Write(run.clone(), back));
-        write(&run, "1")?;
+        undo.push(UndoStep::Write(run.clone(), back));
+        write_system_file(&run, "1")?;
     }
     Ok(())
 }
 
 /// Makes khugepaged quick.
-pub(super) fn khugepaged_on(undo: &mut Vec<Undo>) -> io::Result<()> {
-    set_all(Path::new(KHUGEPAGED), &KHUGEPAGED_SET, undo)
+pub(super) fn khugepaged_on(undo: &mut Vec<UndoStep>) -> io::Result<()> {
+    set_all(
+        Path::new(KHUGEPAGED_FOLDER),
+        &KHUGEPAGED_QUICK_SETTINGS,
+        undo,
+    )
 }
 
 /// A file, its value, and whether every kernel has it.
-type Value = (&'static str, &'static str, bool);
+type QuickSetting = (&'static str, &'static str, bool);
 
-fn set_all(folder: &Path, values: &[Value], undo: &mut Vec<Undo>) -> io::Result<()> {
+fn set_all(folder: &Path, values: &[QuickSetting], undo: &mut Vec<UndoStep>) -> io::Result<()> {
     for (name, value, must) in values {
         let path = folder.join(name);
         if *must || path.exists() {
-            set(&path, value, undo)?;
+            set_value(&path, value, undo)?;
         }
     }
     Ok(())
@@ -88,30 +92,31 @@ fn set_all(folder: &Path, values: &[Value], undo: &mut Vec<Undo>) -> io::Result<
 
 /// Whether ksmd runs with the settings that make it quick.
 pub(super) fn ksm_is_on() -> bool {
-    let folder = Path::new(KSM);
-    read(&folder.join("run")).is_ok_and(|run| run == "1") && are_set(folder, &QUICK)
+    let folder = Path::new(KSM_FOLDER);
+    read_value(&folder.join("run")).is_ok_and(|run| run == "1")
+        && are_set(folder, &KSM_QUICK_SETTINGS)
 }
 
 /// Whether khugepaged has the settings that make it quick.
 pub(super) fn khugepaged_is_on() -> bool {
-    are_set(Path::new(KHUGEPAGED), &KHUGEPAGED_SET)
+    are_set(Path::new(KHUGEPAGED_FOLDER), &KHUGEPAGED_QUICK_SETTINGS)
 }
 
-fn are_set(folder: &Path, values: &[Value]) -> bool {
+fn are_set(folder: &Path, values: &[QuickSetting]) -> bool {
     values
         .iter()
-        .all(|(name, value, must)| match read(&folder.join(name)) {
+        .all(|(name, value, must)| match read_value(&folder.join(name)) {
             Ok(text) => text == *value,
             Err(_) => !must,
         })
 }
 
 /// Has NUMA balancing set back in the end to its present value, for a caller that turns it on and off meanwhile.
-pub(super) fn keep_numa_balancing(undo: &mut Vec<Undo>) -> io::Result<()> {
+pub(super) fn keep_numa_balancing(undo: &mut Vec<UndoStep>) -> io::Result<()> {
     // A machine of one node has no such file; the mechanism says that it lacks nodes.
-    let path = Path::new(NUMA_BALANCING);
+    let path = Path::new(NUMA_BALANCING_FILE);
     if path.exists() {
-        keep(path, undo)?;
+        keep_value(path, undo)?;
     }
     Ok(())
 }
@@ -122,13 +127,13 @@ pub(super) fn keep_numa_balancing(undo: &mut Vec<Undo>) -> io::Result<()> {
 ///
 /// The kernel's.
 pub fn turn_numa_balancing(on: bool) -> io::Result<()> {
-    write(Path::new(NUMA_BALANCING), if on { "1" } else { "0" })
+    write_system_file(Path::new(NUMA_BALANCING_FILE), if on { "1" } else { "0" })
 }
 
 /// Keeps the contents of a file, to be written back.
-fn keep(path: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
-    let old = fs::read_to_string(path).map_err(|err| told("read", path, &err))?;
-    undo.push(Undo::Write(
+fn keep_value(path: &Path, undo: &mut Vec<UndoStep>) -> io::Result<()> {
+    let old = fs::read_to_string(path).map_err(|err| file_error("read", path, &err))?;
+    undo.push(UndoStep::Write(
         path.to_owned(),
         vec![old.trim_end().to_owned()],
     ));
@@ -136,19 +141,19 @@ fn keep(path: &Path, undo: &mut Vec<Undo>) -> io::Result<()> {
 }
 
 /// Writes a value where the present one differs, and keeps the old one.
-fn set(path: &Path, value: &str, undo: &mut Vec<Undo>) -> io::Result<()> {
-    let old = read(path)?;
+fn set_value(path: &Path, value: &str, undo: &mut Vec<UndoStep>) -> io::Result<()> {
+    let old = read_value(path)?;
     if old == value {
         return Ok(());
     }
     // The step is kept first, so that a write that is half done is taken back too.
-    undo.push(Undo::Write(path.to_owned(), vec![old]));
-    write(path, value)
+    undo.push(UndoStep::Write(path.to_owned(), vec![old]));
+    write_system_file(path, value)
 }
 
 /// The value in a file; of several words the one in brackets, which is how the kernel marks the chosen one.
-fn read(path: &Path) -> io::Result<String> {
-    let text = fs::read_to_string(path).map_err(|err| told("read", path, &err))?;
+fn read_value(path: &Path) -> io::Result<String> {
+    let text = fs::read_to_string(path).map_err(|err| file_error("read", path, &err))?;
     let chosen = text
         .split_whitespace()
         .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
@@ -157,7 +162,7 @@ fn read(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::all_back;
+    use super::super::take_all_back;
     use super::*;
 
     /// A folder as the kernel's, with these files.
@@ -178,15 +183,15 @@ mod tests {
         for value in ["0\n", "1\n", "2\n"] {
             fs::write(&path, value).unwrap();
             let mut undo = Vec::new();
-            keep(&path, &mut undo).unwrap();
+            keep_value(&path, &mut undo).unwrap();
             for on in ["1", "0"] {
-                write(&path, on).unwrap();
+                write_system_file(&path, on).unwrap();
             }
-            all_back(undo).unwrap();
+            take_all_back(undo).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), value.trim_end());
         }
         fs::remove_file(&path).unwrap();
-        assert!(keep(&path, &mut Vec::new()).is_err());
+        assert!(keep_value(&path, &mut Vec::new()).is_err());
     }
 
     /// Check that all that was set is as before when it is taken back in reverse, that what is the same is left
@@ -207,7 +212,7 @@ mod tests {
         assert_eq!(["run", "pages_to_scan"].map(says), ["1", "300"]);
         assert_eq!(says("advisor_mode"), "none");
         assert_eq!(undo.len(), 3, "{undo:?}");
-        all_back(undo).unwrap();
+        take_all_back(undo).unwrap();
         for (name, value) in &files[..4] {
             assert_eq!(says(name).trim_end(), value.trim_end(), "{name}");
         }
@@ -234,8 +239,8 @@ mod tests {
             let done = ksm_on_in(&folder, &mut undo);
             let now = fs::read_to_string(folder.join("run")).unwrap();
             fs::remove_dir_all(&folder).unwrap();
-            let texts = |step: &Undo| match step {
-                Undo::Write(path, texts) if path.ends_with("run") => texts.join(" then "),
+            let texts = |step: &UndoStep| match step {
+                UndoStep::Write(path, texts) if path.ends_with("run") => texts.join(" then "),
                 _ => String::new(),
             };
             let run: String = undo.iter().map(texts).collect();

@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Undo, told, write, write_when_free};
-use crate::memory::PAGE;
+use super::{UndoStep, file_error, write_system_file, write_when_free};
+use crate::memory::PAGE_BYTES;
 
 /// Size of the device that is swapped to, bytes. Only its compressed contents take memory, not this.
 const SWAP_BYTES: u64 = 512 << 20;
 
 /// Makes a new compressed device in memory, and turns swap on on it.
-pub(super) fn on(undo: &mut Vec<Undo>) -> io::Result<()> {
+pub(super) fn turn_zram_swap_on(undo: &mut Vec<UndoStep>) -> io::Result<()> {
     let control = Path::new("/sys/class/zram-control/hot_add");
     let number = fs::read_to_string(control).map_err(|err| {
         io::Error::new(
@@ -25,49 +25,49 @@ pub(super) fn on(undo: &mut Vec<Undo>) -> io::Result<()> {
         )
     })?;
     let number: u32 = number.trim().parse().map_err(io::Error::other)?;
-    undo.push(Undo::RemoveZram(number));
-    write(
+    undo.push(UndoStep::RemoveZram(number));
+    write_system_file(
         Path::new(&format!("/sys/block/zram{number}/disksize")),
         &SWAP_BYTES.to_string(),
     )?;
     let device = PathBuf::from(format!("/dev/zram{number}"));
     let open = OpenOptions::new().write(true).open(&device);
-    let file = open.map_err(|err| told("open", &device, &err))?;
+    let file = open.map_err(|err| file_error("open", &device, &err))?;
     file.write_all_at(&swap_header(SWAP_BYTES), 0)
-        .map_err(|err| told("write to", &device, &err))?;
+        .map_err(|err| file_error("write to", &device, &err))?;
     file.sync_all()
-        .map_err(|err| told("write to", &device, &err))?;
+        .map_err(|err| file_error("write to", &device, &err))?;
     drop(file);
     let path = c_path(&device)?;
     // SAFETY: a path that ends in 0.
     if unsafe { libc::swapon(path.as_ptr(), 0) } != 0 {
-        return Err(told(
+        return Err(file_error(
             "turn swap on on",
             &device,
             &io::Error::last_os_error(),
         ));
     }
-    undo.push(Undo::SwapOff(device));
+    undo.push(UndoStep::SwapOff(device));
     Ok(())
 }
 
 /// The first page of a swap device (include/linux/swap.h: union swap_header): version 1, the number of the last
 /// page, and the magic word at the end of the page.
 fn swap_header(bytes: u64) -> Vec<u8> {
-    let mut page = vec![0; PAGE];
-    let pages = u32::try_from(bytes / PAGE as u64).unwrap_or(u32::MAX);
+    let mut page = vec![0; PAGE_BYTES];
+    let pages = u32::try_from(bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX);
     page[1024..1028].copy_from_slice(&1_u32.to_ne_bytes());
     page[1028..1032].copy_from_slice(&(pages - 1).to_ne_bytes());
-    page[PAGE - 10..].copy_from_slice(b"SWAPSPACE2");
+    page[PAGE_BYTES - 10..].copy_from_slice(b"SWAPSPACE2");
     page
 }
 
 /// Turns swap off on a device.
-pub(super) fn off(device: &Path) -> io::Result<()> {
+pub(super) fn turn_swap_off(device: &Path) -> io::Result<()> {
     let path = c_path(device)?;
     // SAFETY: a path that ends in 0.
     if unsafe { libc::swapoff(path.as_ptr()) } != 0 {
-        return Err(told(
+        return Err(file_error(
             "turn swap off on",
             device,
             &io::Error::last_os_error(),
@@ -77,17 +77,17 @@ pub(super) fn off(device: &Path) -> io::Result<()> {
 }
 
 /// The file that resets a device to a new one.
-pub(super) fn reset(number: u32) -> PathBuf {
+pub(super) fn reset_file(number: u32) -> PathBuf {
     PathBuf::from(format!("/sys/block/zram{number}/reset"))
 }
 
 /// The file that removes the device whose number is written to it.
-pub(super) const HOT_REMOVE: &str = "/sys/class/zram-control/hot_remove";
+pub(super) const HOT_REMOVE_FILE: &str = "/sys/class/zram-control/hot_remove";
 
 /// Removes the device.
-pub(super) fn remove(number: u32) -> io::Result<()> {
-    write_when_free(&reset(number), "1")?;
-    write_when_free(Path::new(HOT_REMOVE), &number.to_string())
+pub(super) fn remove_zram(number: u32) -> io::Result<()> {
+    write_when_free(&reset_file(number), "1")?;
+    write_when_free(Path::new(HOT_REMOVE_FILE), &number.to_string())
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {

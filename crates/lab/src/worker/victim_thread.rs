@@ -8,19 +8,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::pin;
-use crate::victim::{Spun, Touch, Victim};
+use crate::victim::{SpinSpan, TouchedMemory, Victim};
 
 /// An order to the victim's thread.
-pub(super) enum Spell {
-    Warm(Option<Touch>),
+pub(super) enum VictimOrder {
+    Warm(Option<TouchedMemory>),
     Spin(u64),
     Sleep(Duration),
 }
 
 /// The victim's thread; between blocks it is asleep in a channel.
 pub(super) struct VictimThread {
-    orders: Sender<(Spell, Victim)>,
-    done: Receiver<(Victim, Spun)>,
+    orders: Sender<(VictimOrder, Victim)>,
+    done: Receiver<(Victim, SpinSpan)>,
     /// The victim has touched its memory, and looks at the counter now.
     spins: Arc<AtomicBool>,
     pub(super) tid: u32,
@@ -29,8 +29,12 @@ pub(super) struct VictimThread {
 }
 
 impl VictimThread {
-    pub(super) fn start(cpu: u32, touch: Option<Touch>, calibrate: u64) -> io::Result<Self> {
-        let (orders, told) = channel::<(Spell, Victim)>();
+    pub(super) fn start(
+        cpu: u32,
+        touch: Option<TouchedMemory>,
+        calibrate: u64,
+    ) -> io::Result<Self> {
+        let (orders, told) = channel::<(VictimOrder, Victim)>();
         let (say, done) = channel();
         let (ready, first) = channel();
         let spins = Arc::new(AtomicBool::new(false));
@@ -38,10 +42,10 @@ impl VictimThread {
         thread::Builder::new()
             .name("quell-victim".to_owned())
             .spawn(move || {
-                let pinned = pin::to(&[cpu]).and_then(|()| {
+                let pinned = pin::pin_self(&[cpu]).and_then(|()| {
                     // First touches would be faults that nobody caused.
                     if let Some(touch) = touch {
-                        touch.once();
+                        touch.touch_all();
                     }
                     let tid = rustix::thread::gettid().as_raw_nonzero().get();
                     let victim = Victim::calibrated(calibrate, touch)?;
@@ -52,17 +56,17 @@ impl VictimThread {
                 }
                 while let Ok((spell, mut victim)) = told.recv() {
                     let spun = match spell {
-                        Spell::Warm(memory) => {
+                        VictimOrder::Warm(memory) => {
                             if let Some(memory) = memory {
-                                memory.once();
+                                memory.touch_all();
                             }
-                            Spun { begin: 0, end: 0 }
+                            SpinSpan { begin: 0, end: 0 }
                         }
-                        Spell::Spin(ticks) => victim.spin(ticks, touch, &begun),
-                        Spell::Sleep(time) => {
+                        VictimOrder::Spin(ticks) => victim.spin(ticks, touch, &begun),
+                        VictimOrder::Sleep(time) => {
                             begun.store(true, Ordering::Release);
                             thread::sleep(time);
-                            Spun { begin: 0, end: 0 }
+                            SpinSpan { begin: 0, end: 0 }
                         }
                     };
                     if say.send((victim, spun)).is_err() {
@@ -80,7 +84,7 @@ impl VictimThread {
         })
     }
 
-    pub(super) fn begin(&mut self, spell: Spell) -> io::Result<()> {
+    pub(super) fn send_order(&mut self, spell: VictimOrder) -> io::Result<()> {
         let victim = self.rests.take();
         let victim = victim.ok_or_else(|| io::Error::other("the victim has no rest"))?;
         self.spins.store(false, Ordering::Release);
@@ -98,7 +102,7 @@ impl VictimThread {
         }
     }
 
-    pub(super) fn end(&mut self) -> io::Result<Spun> {
+    pub(super) fn await_end(&mut self) -> io::Result<SpinSpan> {
         let (victim, spun) = self.done.recv().map_err(io::Error::other)?;
         self.rests = Some(victim);
         Ok(spun)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use quell_lab::params;
-use quell_lab::round::{BLOCK_MS, PACE_US};
+use quell_lab::round::{DEFAULT_BLOCK_MS, DEFAULT_PACE_US};
 
 use super::lab_more::{
     AllocatorsArgs, LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs,
@@ -83,7 +83,7 @@ pub(crate) struct LabRunArgs {
     #[arg(value_name = "EXPERIMENT", required = true)]
     pub(crate) experiments: Vec<String>,
     /// Change a parameter; sizes may end in k, M or G. Repeatable.
-    #[arg(long, value_name = "NAME=NUMBER", value_parser = params::parse)]
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = params::parse_param)]
     pub(crate) set: Vec<(String, u64)>,
     /// Read parameters from TOML: a table for each experiment.
     #[arg(long, value_name = "FILE")]
@@ -105,10 +105,10 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "CPU")]
     pub(crate) culprit_cpu: Option<u32>,
     /// The length of a block of one arm, in ms.
-    #[arg(long, value_name = "MS", default_value_t = BLOCK_MS, value_parser = clap::value_parser!(u64).range(10..=5000))]
+    #[arg(long, value_name = "MS", default_value_t = DEFAULT_BLOCK_MS, value_parser = clap::value_parser!(u64).range(10..=5000))]
     pub(crate) block: u64,
     /// The shortest time from the start of one operation to that of the next, in µs.
-    #[arg(long, value_name = "US", default_value_t = PACE_US, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    #[arg(long, value_name = "US", default_value_t = DEFAULT_PACE_US, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub(crate) pace: u64,
     /// The seed of the order of the arms [default: by the clock].
     #[arg(long, value_name = "N")]

@@ -60,7 +60,7 @@ pub(crate) struct AllocatorsArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) lib: Vec<PathBuf>,
     /// Change a parameter of alloc-free; sizes may end in k, M or G. Repeatable.
-    #[arg(long, value_name = "NAME=NUMBER", value_parser = params::parse)]
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = params::parse_param)]
     pub(crate) set: Vec<(String, u64)>,
     /// The most time for each allocator.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]

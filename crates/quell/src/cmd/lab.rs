@@ -4,10 +4,10 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell_lab::arm::Mode;
-use quell_lab::mechanism::{self, Mechanism};
+use quell_lab::arm::VictimActivity;
+use quell_lab::mechanism::{self, StallMechanism};
 use quell_lab::params::Params;
-use quell_lab::round::Options;
+use quell_lab::round::ExperimentOptions;
 use quell_lab::{system, worker};
 
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
@@ -41,17 +41,17 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabVerb::Report(args) => lab_report::report(args),
         LabVerb::Compare(args) => lab_compare::compare(args),
         LabVerb::Worker => {
-            worker::work(&mut io::stdin().lock(), &mut io::stdout().lock())?;
+            worker::serve_orders(&mut io::stdin().lock(), &mut io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)
         }
         LabVerb::CurveWorker => {
-            quell_lab::curve::work(&mut io::stdin().lock(), &mut io::stdout().lock())?;
+            quell_lab::curve::serve_orders(&mut io::stdin().lock(), &mut io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)
         }
         LabVerb::Guard { needs } => {
             // before it is set up: nothing may end this process but the end of its stdin
             signals::install()?;
-            let as_before = system::guard(needs)?;
+            let as_before = system::guard_settings(needs)?;
             Ok(ExitCode::from(u8::from(!as_before)))
         }
     }
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
 
 fn list() -> anyhow::Result<ExitCode> {
     let mut table = Table::new(&["experiment", "what the culprit repeats", "parameters"]);
-    for m in mechanism::ALL {
+    for m in mechanism::ALL_MECHANISMS {
         let params: Vec<String> = m
             .params
             .iter()
@@ -104,12 +104,12 @@ fn list_verbs() -> String {
 }
 
 /// The experiments by their names.
-fn named(names: &[String]) -> anyhow::Result<Vec<&'static Mechanism>> {
+fn named(names: &[String]) -> anyhow::Result<Vec<&'static StallMechanism>> {
     if names.iter().any(|n| n == "all") {
-        return Ok(mechanism::ALL.iter().collect());
+        return Ok(mechanism::ALL_MECHANISMS.iter().collect());
     }
     let find = |name: &String| {
-        mechanism::find(name).ok_or_else(|| {
+        mechanism::mechanism_by_name(name).ok_or_else(|| {
             if VERBS.iter().any(|(verb, _)| verb == name) {
                 return usage(format!("'{name}' is a verb of its own: quell lab {name}"));
             }
@@ -140,7 +140,7 @@ fn budget(text: &str) -> anyhow::Result<Duration> {
 }
 
 /// What the file and the flags say of an experiment; the flags last.
-fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Params> {
+fn parameters(args: &LabRunArgs, m: &StallMechanism, only: bool) -> anyhow::Result<Params> {
     let mut said: Vec<(String, u64)> = Vec::new();
     if let Some(path) = &args.config {
         /// Nobody writes more by hand.
@@ -151,7 +151,10 @@ fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Pa
         let text = String::from_utf8(bytes).map_err(|err| cant(&err))?;
         let all: toml::Table = toml::from_str(&text)
             .map_err(|err| usage(format!("{}: {}", path.display(), err.message())))?;
-        if let Some(name) = all.keys().find(|n| mechanism::find(n).is_none()) {
+        if let Some(name) = all
+            .keys()
+            .find(|n| mechanism::mechanism_by_name(n).is_none())
+        {
             let path = path.display();
             return Err(usage(format!("{path}: there is no experiment '{name}'")));
         }
@@ -171,7 +174,7 @@ fn parameters(args: &LabRunArgs, m: &Mechanism, only: bool) -> anyhow::Result<Pa
                 toml::Value::Integer(n) => u64::try_from(*n).ok().map(|n| (name.clone(), n)),
                 toml::Value::Boolean(yes) => Some((name.clone(), u64::from(*yes))),
                 toml::Value::String(text) => {
-                    quell_lab::params::parse(&format!("{name}={text}")).ok()
+                    quell_lab::params::parse_param(&format!("{name}={text}")).ok()
                 }
                 _ => None,
             };
@@ -243,16 +246,16 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     for (m, params) in &with_params {
         let budget =
             given.unwrap_or_else(|| BUDGET.max(m.timing.least_budget().unwrap_or_default()));
-        let mut options = Options {
+        let mut options = ExperimentOptions {
             may_stretch: given.is_none(),
             block: Duration::from_millis(args.block),
             pace: Duration::from_micros(args.pace),
             mode: match args.victim {
-                VictimMode::Spin => Mode::Spin,
-                VictimMode::Sleep => Mode::Sleep,
+                VictimMode::Spin => VictimActivity::Spin,
+                VictimMode::Sleep => VictimActivity::Sleep,
             },
             rounds: args.rounds,
-            ..Options::new(victim_cpu, culprit_cpu, budget)
+            ..ExperimentOptions::new(victim_cpu, culprit_cpu, budget)
         };
         options.seed = args.seed.unwrap_or(options.seed);
         let (ran, left) = lab::one(m, params, &options, live.as_ref());
@@ -305,7 +308,7 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The line of an experiment that has none.
-fn without_result(m: &Mechanism, why: &str) -> Vec<String> {
+fn without_result(m: &StallMechanism, why: &str) -> Vec<String> {
     let empty = std::iter::repeat_n(String::new(), 6);
     [m.name.to_owned(), why.to_owned()]
         .into_iter()

@@ -77,7 +77,7 @@ pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use quell_lab::summary::Summary;
+    use quell_lab::summary::ExperimentSummary;
     use serde_json::json;
 
     use super::*;
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn nothing_to_compare() {
         let dir = tempfile::tempdir().expect("a folder");
-        let put = |name: &str, one: Summary| {
+        let put = |name: &str, one: ExperimentSummary| {
             let file = dir.path().join(name);
             std::fs::write(&file, lab::fixture::lines(&[one])).expect("written");
             file

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use quell_export::lab::{Timeline, Turns};
-use quell_lab::curve::Curved;
+use quell_lab::curve::CurveSummary;
 
 use crate::cli::LabReportArgs;
 use crate::lab::{self, Results};
@@ -53,7 +53,11 @@ pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn report_curves(args: &LabReportArgs, curves: &[Curved], plain: bool) -> anyhow::Result<ExitCode> {
+fn report_curves(
+    args: &LabReportArgs,
+    curves: &[CurveSummary],
+    plain: bool,
+) -> anyhow::Result<ExitCode> {
     if !plain {
         return Err(usage("curves are reported as text and --json only"));
     }

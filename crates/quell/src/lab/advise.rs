@@ -11,12 +11,12 @@ use quell_doctor::{
     Finding, FindingStatus, HarmEvidence, Severity, SystemView, WorkloadProfile, audit_system,
 };
 use quell_lab::arm::Arm;
-use quell_lab::attribute::Class;
-use quell_lab::judge::Verdict;
+use quell_lab::attribute::GapClass;
+use quell_lab::judge::LabVerdict;
 use quell_lab::mechanism;
 use quell_lab::params::Params;
-use quell_lab::round::Options;
-use quell_lab::summary::Summary;
+use quell_lab::round::ExperimentOptions;
+use quell_lab::summary::ExperimentSummary;
 use serde::Serialize;
 
 use super::{Beside, Ran, check, has_counter, lock, one, place, say_interrupted};
@@ -33,7 +33,7 @@ use links::{LINKS, Link};
 struct Measured {
     experiment: String,
     /// Shown, not shown or too noisy; nothing where it can't run here, and of the idle arm.
-    verdict: Option<Verdict>,
+    verdict: Option<LabVerdict>,
     /// In a sentence.
     said: String,
     /// Stall, ppm of the victim's time; nothing where it can't be told.
@@ -48,7 +48,7 @@ impl Advice {
 }
 
 /// What was run: the name of the link, and the summary or why it can't run here.
-type Told = (String, Result<Summary, String>);
+type Told = (String, Result<ExperimentSummary, String>);
 
 #[derive(Serialize)]
 struct Advice {
@@ -78,7 +78,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
     let mut ran: Vec<Told> = Vec::new();
     for link in LINKS {
         let name = link.name();
-        let Some(m) = mechanism::find(link.experiment) else {
+        let Some(m) = mechanism::mechanism_by_name(link.experiment) else {
             continue;
         };
         if ran.iter().any(|(n, _)| *n == name) {
@@ -91,7 +91,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
             .collect();
         let params = Params::new(m.params, &set).map_err(usage)?;
         let least = m.timing.least_budget().unwrap_or_default();
-        let options = Options::new(victim_cpu, culprit_cpu, budget.max(least));
+        let options = ExperimentOptions::new(victim_cpu, culprit_cpu, budget.max(least));
         let (summary, left) = one(m, &params, &options, None);
         if let Some(left) = left {
             say!("quell: {left}");
@@ -161,7 +161,7 @@ fn of_rule(finding: &Finding, ran: &[Told]) -> Advice {
     }
 }
 
-fn told(link: &Link, summary: &Summary) -> Measured {
+fn told(link: &Link, summary: &ExperimentSummary) -> Measured {
     let experiment = link.name();
     if let Some(class) = link.idle {
         let idle = summary.arms.get(Arm::Idle.name()).filter(|a| a.ran_ns > 0);
@@ -174,7 +174,7 @@ fn told(link: &Link, summary: &Summary) -> Measured {
             };
         };
         let ppm = match class {
-            Class::Sched => {
+            GapClass::Sched => {
                 idle.away_ns as f64 * 1e6 / idle.ran_ns.saturating_add(idle.away_ns) as f64
             }
             class => idle.class_ppm(class),
@@ -200,12 +200,14 @@ fn told(link: &Link, summary: &Summary) -> Measured {
         format!("; the operation itself takes {}", time(p50))
     });
     let said = match summary.verdict {
-        Verdict::Shown => format!(
+        LabVerdict::Shown => format!(
             "when it happens all the time, a thread loses {:.1} % of its time{each}{op}",
             e.stall_ppm.difference / 1e4
         ),
-        Verdict::NotShown => format!("stalls nobody here: {}", summary.why),
-        Verdict::TooNoisy | Verdict::TooShort => format!("can't be told now: {}", summary.why),
+        LabVerdict::NotShown => format!("stalls nobody here: {}", summary.why),
+        LabVerdict::TooNoisy | LabVerdict::TooShort => {
+            format!("can't be told now: {}", summary.why)
+        }
     };
     let is_known = summary.verdict.is_answer();
     Measured {

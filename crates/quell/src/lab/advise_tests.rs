@@ -12,7 +12,7 @@ fn links_name_rules() {
         for rule in link.rules {
             assert!(known.contains(rule), "{rule}");
         }
-        let m = mechanism::find(link.experiment).expect("an experiment");
+        let m = mechanism::mechanism_by_name(link.experiment).expect("an experiment");
         let set: Vec<_> = link
             .set
             .iter()
@@ -31,7 +31,7 @@ fn finding(rule: &'static str, status: FindingStatus) -> Finding {
     finding
 }
 
-fn shown(ppm: f64, verdict: Verdict) -> Summary {
+fn shown(ppm: f64, verdict: LabVerdict) -> ExperimentSummary {
     let mut s = fixture::dontneed();
     s.effect.stall_ppm.difference = ppm;
     s.verdict = verdict;
@@ -45,18 +45,18 @@ fn evidence_ranks() {
     let ran: Vec<Told> = vec![
         (
             "dontneed pages=33".into(),
-            Ok(shown(20_000.0, Verdict::Shown)),
+            Ok(shown(20_000.0, LabVerdict::Shown)),
         ),
         (
             "dontneed pages=34".into(),
-            Ok(shown(9_000.0, Verdict::Shown)),
+            Ok(shown(9_000.0, LabVerdict::Shown)),
         ),
-        ("ksm".into(), Ok(shown(900_000.0, Verdict::TooNoisy))),
+        ("ksm".into(), Ok(shown(900_000.0, LabVerdict::TooNoisy))),
         (
             "swap".into(),
             Err("can't run here: there is no zram".into()),
         ),
-        ("compact".into(), Ok(shown(40_000.0, Verdict::Shown))),
+        ("compact".into(), Ok(shown(40_000.0, LabVerdict::Shown))),
     ];
     let hazards = ["SYS-KSM", "CPU-CEILING", "SYS-SWAP", "SYS-COMPACT"];
     let findings = hazards.map(|rule| finding(rule, FindingStatus::Hazard));

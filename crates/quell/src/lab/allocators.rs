@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use quell_lab::mechanism;
 use quell_lab::params::Params;
-use quell_lab::round::Options;
-use quell_lab::summary::Summary;
+use quell_lab::round::ExperimentOptions;
+use quell_lab::summary::ExperimentSummary;
 use quell_remedy::recognise_file;
 use serde::Serialize;
 
@@ -44,11 +44,11 @@ struct Row {
     /// Null for the C library's own.
     library: Option<PathBuf>,
     #[serde(flatten)]
-    summary: Summary,
+    summary: ExperimentSummary,
 }
 
 pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
-    let Some(m) = mechanism::find("alloc-free") else {
+    let Some(m) = mechanism::mechanism_by_name("alloc-free") else {
         return Err(usage("there is no experiment 'alloc-free'"));
     };
     let params = Params::new(m.params, &args.set).map_err(usage)?;
@@ -63,9 +63,9 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
     for library in std::iter::once(None).chain(libraries.into_iter().map(Some)) {
         let name = library.as_deref().map_or_else(|| OWN.to_owned(), name);
         let budget = Duration::from_secs(args.budget);
-        let options = Options {
+        let options = ExperimentOptions {
             may_stretch: true,
-            ..Options::new(victim_cpu, culprit_cpu, budget)
+            ..ExperimentOptions::new(victim_cpu, culprit_cpu, budget)
         };
         let around = Around {
             progress: Progress::new(&name, options.budget),

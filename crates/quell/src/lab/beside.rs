@@ -1,16 +1,16 @@
 //! An experiment's figures beside those of the document that it comes from: for the text, the page, and whatever comes.
 
 use quell_lab::mechanism;
-use quell_lab::summary::Summary;
+use quell_lab::summary::ExperimentSummary;
 use quell_page::lab::{Beside, Figure};
 
 /// Nothing of an experiment that is quell's own.
-pub(super) fn beside(summary: &Summary) -> Option<Beside> {
-    let seed = mechanism::find(&summary.experiment)?.seed?;
+pub(super) fn beside(summary: &ExperimentSummary) -> Option<Beside> {
+    let seed = mechanism::mechanism_by_name(&summary.experiment)?.seed?;
     let figures = seed.figures.iter().map(|figure| Figure {
-        what: figure.what,
-        document: figure.seed,
-        here: (figure.here)(summary),
+        what: figure.quantity,
+        document: figure.published,
+        here: (figure.measured_words)(summary),
     });
     Some(Beside {
         document: seed.document,
@@ -24,7 +24,7 @@ pub(super) fn beside(summary: &Summary) -> Option<Beside> {
 /// # Errors
 ///
 /// If one can't be written as JSON.
-pub(crate) fn shown(all: &[Summary]) -> serde_json::Result<Vec<quell_page::lab::Shown>> {
+pub(crate) fn shown(all: &[ExperimentSummary]) -> serde_json::Result<Vec<quell_page::lab::Shown>> {
     all.iter()
         .map(|summary| {
             Ok(quell_page::lab::Shown {

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use quell_lab::curve::{self, Curve, Curved, Options, Place, Series};
+use quell_lab::curve::{self, Curve, CurveOptions, CurvePlace, CurveSeries, CurveSummary};
 use quell_lab::pin;
-use quell_lab::round::{BLOCK_MS, PACE_US};
-use quell_lab::system::Guarded;
+use quell_lab::round::{DEFAULT_BLOCK_MS, DEFAULT_PACE_US};
+use quell_lab::system::GuardedSettings;
 
 use super::surroundings::again;
 use super::{Beside, Kept, guard, has_counter, lock, machine, place};
@@ -24,7 +24,7 @@ use crate::usage::usage;
 /// The table of all curves.
 pub(crate) fn list() -> String {
     let mut table = Table::new(&["curve", "what is timed", "by"]);
-    for c in curve::ALL {
+    for c in curve::ALL_CURVES {
         table.row([c.name, c.about, c.x].map(str::to_owned).to_vec());
     }
     format!(
@@ -38,7 +38,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
     let named: Vec<_> = args
         .experiments
         .iter()
-        .map(|n| (n, curve::find(n)))
+        .map(|n| (n, curve::curve_by_name(n)))
         .collect();
     if named.iter().all(|(_, curve)| curve.is_none()) {
         return Ok(None);
@@ -56,11 +56,11 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
     has_counter()?;
     lock(Beside::Nobody)?;
     // asked before quell leaves the CPUs on which peers run
-    let allowed = pin::allowed().context("can't ask which CPUs quell may use")?;
+    let allowed = pin::allowed_cpus().context("can't ask which CPUs quell may use")?;
     let (peer, cpu) = place(args.victim_cpu, args.culprit_cpu)?;
     signals::install()?;
     let others = allowed.into_iter().filter(|c| *c != cpu && *c != peer);
-    let place = Place {
+    let place = CurvePlace {
         cpu,
         others: std::iter::once(peer).chain(others).collect(),
         memory: quell_host::memory::available().unwrap_or(0),
@@ -70,7 +70,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
     let mut failed = false;
     for (_, curve) in named {
         let Some(curve) = curve else { continue };
-        let options = Options {
+        let options = CurveOptions {
             place: place.clone(),
             budget,
             seed: args.seed.unwrap_or_else(monotonic_ns),
@@ -105,8 +105,8 @@ fn ignored(args: &LabRunArgs) -> Option<&'static str> {
         ("--config", args.config.is_some()),
         ("--rounds", args.rounds != 0),
         ("--victim", args.victim != VictimMode::Spin),
-        ("--block", args.block != BLOCK_MS),
-        ("--pace", args.pace != PACE_US),
+        ("--block", args.block != DEFAULT_BLOCK_MS),
+        ("--pace", args.pace != DEFAULT_PACE_US),
         ("--influx", args.influx.is_some()),
     ];
     flags
@@ -116,8 +116,8 @@ fn ignored(args: &LabRunArgs) -> Option<&'static str> {
 }
 
 /// Runs one. Beside it is whether all that was set up for it was taken back.
-fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<(Curved, bool)> {
-    let guarded = Guarded::set_up(&mut guard(), curve.wants).unwrap_or_else(|why| {
+fn one(curve: &'static Curve, options: &CurveOptions) -> anyhow::Result<(CurveSummary, bool)> {
+    let guarded = GuardedSettings::set_up(&mut guard(), curve.wants).unwrap_or_else(|why| {
         // what needs it is missing from the curve, which says so too
         say!("quell: {why}");
         None
@@ -128,8 +128,8 @@ fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<(Curved, bool
         progress.reached(began.elapsed(), format!("{rounds} rounds"));
         signals::interrupted().is_none()
     };
-    let measured = curve::run(curve, options, &|| again(curve_worker_words()), &goes_on);
-    let back = guarded.map_or(Ok(()), Guarded::take_back);
+    let measured = curve::run_curve(curve, options, &|| again(curve_worker_words()), &goes_on);
+    let back = guarded.map_or(Ok(()), GuardedSettings::take_back);
     if let Err(left) = &back {
         say!("quell: {left}");
     }
@@ -137,12 +137,12 @@ fn one(curve: &'static Curve, options: &Options) -> anyhow::Result<(Curved, bool
         measured.map_err(|why| usage(format!("{} can't run here: {why}", curve.name)))?;
     let place = &options.place;
     let peer = place.others.first().copied().unwrap_or(place.cpu);
-    let curved = Curved::new(curve, place, machine(peer, place.cpu), &measured);
+    let curved = CurveSummary::new(curve, place, machine(peer, place.cpu), &measured);
     Ok((curved, back.is_ok()))
 }
 
 /// All of one curve.
-pub(crate) fn text(curved: &Curved) -> String {
+pub(crate) fn text(curved: &CurveSummary) -> String {
     let mut out = String::new();
     let m = &curved.machine;
     // writing to a String does not fail
@@ -189,7 +189,7 @@ pub(crate) fn text(curved: &Curved) -> String {
 }
 
 /// How far the interval reaches from the median, per cent.
-fn reach(point: &curve::Point) -> Option<f64> {
+fn reach(point: &curve::CurvePoint) -> Option<f64> {
     let (low, high) = (point.ci95.0?, point.ci95.1?);
     let far = (point.p50 - low).max(high - point.p50);
     (point.p50 > 0.0).then_some(far / point.p50 * 100.0)
@@ -205,7 +205,7 @@ pub(super) fn nanoseconds(ns: f64) -> String {
 }
 
 /// A line for each x and a column for each series, or the other way round where there are more series.
-fn table(curved: &Curved, cell: &dyn Fn(&curve::Point) -> Option<String>) -> String {
+fn table(curved: &CurveSummary, cell: &dyn Fn(&curve::CurvePoint) -> Option<String>) -> String {
     let mut xs: Vec<u64> = curved
         .series
         .iter()
@@ -213,7 +213,7 @@ fn table(curved: &Curved, cell: &dyn Fn(&curve::Point) -> Option<String>) -> Str
         .collect();
     xs.sort_unstable();
     xs.dedup();
-    let at = |series: &Series, x: u64| {
+    let at = |series: &CurveSeries, x: u64| {
         let point = series.points.iter().find(|p| p.x == x);
         point.and_then(cell).unwrap_or_default()
     };
@@ -248,30 +248,30 @@ fn table(curved: &Curved, cell: &dyn Fn(&curve::Point) -> Option<String>) -> Str
 
 #[cfg(test)]
 mod tests {
-    use quell_lab::curve::Point;
+    use quell_lab::curve::CurvePoint;
 
     use super::*;
 
-    fn curved(series: &[(&str, &[u64])]) -> Curved {
-        let point = |x: &u64| Point {
+    fn curved(series: &[(&str, &[u64])]) -> CurveSummary {
+        let point = |x: &u64| CurvePoint {
             x: *x,
             p50: 1000.0 * *x as f64,
             p99: (*x > 1).then_some(5000),
             ci95: (Some(990.0 * *x as f64), None),
             n: 10,
         };
-        Curved {
-            schema: curve::SCHEMA.to_owned(),
+        CurveSummary {
+            schema: curve::CURVE_SCHEMA.to_owned(),
             experiment: "some".to_owned(),
             about: "something".to_owned(),
             unit: "ns".to_owned(),
             x: "pages".to_owned(),
             rounds: 3,
             interrupted: false,
-            machine: quell_lab::summary::Machine::default(),
+            machine: quell_lab::summary::MachineSummary::default(),
             series: series
                 .iter()
-                .map(|(name, xs)| Series {
+                .map(|(name, xs)| CurveSeries {
                     name: (*name).to_owned(),
                     per: "call".to_owned(),
                     points: xs.iter().map(point).collect(),
@@ -285,7 +285,7 @@ mod tests {
     /// measured is empty, and that lines without any figure are left out.
     #[test]
     fn tables_turn_round() {
-        let p99 = |c: &Curved| table(c, &|p| p.p99.map(time));
+        let p99 = |c: &CurveSummary| table(c, &|p| p.p99.map(time));
         let tall = p99(&curved(&[("alone", &[1, 2, 3]), ("beside", &[2])]));
         assert_eq!(
             tall,
@@ -314,6 +314,6 @@ mod tests {
     #[test]
     fn all_are_listed() {
         let list = list();
-        assert!(curve::ALL.iter().all(|c| list.contains(c.name)));
+        assert!(curve::ALL_CURVES.iter().all(|c| list.contains(c.name)));
     }
 }

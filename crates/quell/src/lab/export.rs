@@ -3,13 +3,13 @@
 use quell_export::influx::InfluxPoint;
 use quell_export::lab::{Gap, Timeline, Turns};
 use quell_lab::arm::Arm;
-use quell_lab::judge::Verdict;
-use quell_lab::summary::{ArmSummary, EffectSummary, Summary};
+use quell_lab::judge::LabVerdict;
+use quell_lab::summary::{ArmSummary, EffectSummary, ExperimentSummary};
 
 use super::Results;
 
 /// The arms that there are, in their order.
-pub(super) fn in_order(summary: &Summary) -> impl Iterator<Item = (Arm, &ArmSummary)> {
+pub(super) fn in_order(summary: &ExperimentSummary) -> impl Iterator<Item = (Arm, &ArmSummary)> {
     Arm::ALL
         .into_iter()
         .filter_map(|arm| Some((arm, summary.arms.get(arm.name())?)))
@@ -133,7 +133,7 @@ fn of_arm(arm: Arm, told: &ArmSummary) -> Vec<(&'static str, i64)> {
     fields
 }
 
-fn of_effect(summary: &Summary) -> Vec<(&'static str, i64)> {
+fn of_effect(summary: &ExperimentSummary) -> Vec<(&'static str, i64)> {
     let EffectSummary {
         stall_ppm,
         ns_per_event,
@@ -156,10 +156,10 @@ fn of_effect(summary: &Summary) -> Vec<(&'static str, i64)> {
     fields.extend(faults.map(|n| ("faults_per_1000_ops", n)));
     fields.extend(summary.matched.map(|n| ("matched_ppm", scaled(n, 1e6))));
     match summary.verdict {
-        Verdict::Shown => fields.push(("shown", 1)),
-        Verdict::NotShown => fields.push(("shown", 0)),
+        LabVerdict::Shown => fields.push(("shown", 1)),
+        LabVerdict::NotShown => fields.push(("shown", 0)),
         // it is not known
-        Verdict::TooNoisy | Verdict::TooShort => {}
+        LabVerdict::TooNoisy | LabVerdict::TooShort => {}
     }
     fields
 }
@@ -175,7 +175,7 @@ mod tests {
         let mut second = fixture::munmap();
         second.experiment = "a b,c=d".to_owned();
         second.arms.retain(|name, _| name == "untraced");
-        second.verdict = Verdict::TooNoisy;
+        second.verdict = LabVerdict::TooNoisy;
         let results = Results {
             all: vec![fixture::dontneed(), second],
             wall_ns: 1_700_000_000_000_000_000,

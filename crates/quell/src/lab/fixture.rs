@@ -1,6 +1,6 @@
 //! Results for tests.
 
-use quell_lab::summary::Summary;
+use quell_lab::summary::ExperimentSummary;
 use serde_json::{Value, json};
 
 fn arm(real: bool) -> Value {
@@ -25,7 +25,7 @@ fn arm(real: bool) -> Value {
     })
 }
 
-fn result(name: &str, params: Value, stall: f64, verdict: &str) -> Summary {
+fn result(name: &str, params: Value, stall: f64, verdict: &str) -> ExperimentSummary {
     let none = json!({"difference": 1.5, "ci95": [-12.0, 14.0], "signs": [5, 11]});
     let value = json!({
         "schema": "quell/lab/1", "experiment": name, "about": "what the culprit repeats", "params": params,
@@ -48,12 +48,12 @@ fn result(name: &str, params: Value, stall: f64, verdict: &str) -> Summary {
 }
 
 /// One page a time.
-pub(crate) fn dontneed() -> Summary {
+pub(crate) fn dontneed() -> ExperimentSummary {
     result("dontneed", json!({"pages": 1}), 18_000.0, "shown")
 }
 
 /// Another one.
-pub(crate) fn munmap() -> Summary {
+pub(crate) fn munmap() -> ExperimentSummary {
     result(
         "munmap",
         json!({"pages": 1, "touched": 1}),
@@ -63,7 +63,7 @@ pub(crate) fn munmap() -> Summary {
 }
 
 /// As a file holds them.
-pub(crate) fn lines(all: &[Summary]) -> String {
-    let line = |s: &Summary| serde_json::to_string(s).expect("JSON") + "\n";
+pub(crate) fn lines(all: &[ExperimentSummary]) -> String {
+    let line = |s: &ExperimentSummary| serde_json::to_string(s).expect("JSON") + "\n";
     all.iter().map(line).collect()
 }

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_lab::curve::Curved;
-use quell_lab::summary::Summary;
+use quell_lab::curve::CurveSummary;
+use quell_lab::summary::ExperimentSummary;
 use serde::Serialize;
 
 use crate::show::{self, Replace};
@@ -35,7 +35,7 @@ impl<'a> Kept<'a> {
     }
 
     /// Adds a result, but for one that was ended before anything was measured.
-    pub(crate) fn add(&mut self, summary: &Summary) -> anyhow::Result<()> {
+    pub(crate) fn add(&mut self, summary: &ExperimentSummary) -> anyhow::Result<()> {
         if summary.arms.values().all(|arm| arm.blocks == 0) && summary.interrupted {
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl<'a> Kept<'a> {
     }
 
     /// Adds a curve.
-    pub(crate) fn curve(&mut self, curve: &Curved) -> anyhow::Result<()> {
+    pub(crate) fn curve(&mut self, curve: &CurveSummary) -> anyhow::Result<()> {
         self.line(curve)
     }
 

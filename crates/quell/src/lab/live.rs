@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use quell_export::influx::{InfluxPoint, Sink, SinkTarget};
 use quell_lab::arm::Arm;
-use quell_lab::attribute::Class;
-use quell_lab::mechanism::{Mechanism, Timing};
-use quell_lab::round::Measured;
+use quell_lab::attribute::GapClass;
+use quell_lab::mechanism::{OperationTiming, StallMechanism};
+use quell_lab::round::MeasuredBlock;
 
 use super::export::whole;
 use crate::clock::{monotonic_ns, wall_ns};
@@ -38,7 +38,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 pub(crate) struct Running<'a> {
     live: &'a Live,
-    mechanism: &'static Mechanism,
+    mechanism: &'static StallMechanism,
 }
 
 impl Live {
@@ -62,7 +62,7 @@ impl Live {
     }
 
     /// An experiment begins.
-    pub(crate) fn of(&self, mechanism: &'static Mechanism) -> Running<'_> {
+    pub(crate) fn of(&self, mechanism: &'static StallMechanism) -> Running<'_> {
         self.send(&mark(mechanism.name, "", "begin", wall_ns()));
         Running {
             live: self,
@@ -91,10 +91,10 @@ impl Drop for Live {
 }
 
 impl Running<'_> {
-    pub(crate) fn block(&self, measured: &Measured) {
+    pub(crate) fn block(&self, measured: &MeasuredBlock) {
         // the offset anew each time: somebody may set the clock
         let offset = wall_ns().saturating_sub(monotonic_ns());
-        let once = matches!(self.mechanism.timing, Timing::Once { .. });
+        let once = matches!(self.mechanism.timing, OperationTiming::Once { .. });
         self.live
             .send(&lines(self.mechanism.name, measured, once, offset));
     }
@@ -119,7 +119,7 @@ fn mark(experiment: &str, arm: &str, mark: &str, t_ns: u64) -> String {
 
 /// A block: a point for all of it, one for each class that occurred, both at its begin; and where one thing is done once,
 /// a mark there and the gaps around it. Times are those of the block and so many ns later: the wall's.
-fn lines(experiment: &str, measured: &Measured, once: bool, offset: u64) -> String {
+fn lines(experiment: &str, measured: &MeasuredBlock, once: bool, offset: u64) -> String {
     let (arm, block) = (measured.arm, &measured.block);
     let traced = arm != Arm::Untraced;
     let mut out = String::new();
@@ -159,7 +159,7 @@ fn lines(experiment: &str, measured: &Measured, once: bool, offset: u64) -> Stri
         ]);
     }
     put(BLOCK, ALL, fields, block.begin_ns);
-    let mut classes: BTreeMap<Class, (u64, u64)> = BTreeMap::new();
+    let mut classes: BTreeMap<GapClass, (u64, u64)> = BTreeMap::new();
     // without the probe nobody knows the class
     for told in block.gaps.iter().filter(|_| traced) {
         let (n, ns) = classes.entry(told.class).or_default();
@@ -189,38 +189,38 @@ fn lines(experiment: &str, measured: &Measured, once: bool, offset: u64) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use quell_lab::attribute::{Attributed, Told};
-    use quell_lab::block::{Gap, Op};
-    use quell_lab::round::Invalid;
+    use quell_lab::attribute::{ClassifiedBlock, ClassifiedGap};
+    use quell_lab::block::{CulpritOp, VictimGap};
+    use quell_lab::round::InvalidReason;
 
     use super::*;
 
-    fn measured(arm: Arm, invalid: Option<Invalid>) -> Measured {
-        let told = |begin_ns, ns, class, caused| Told {
-            gap: Gap { begin_ns, ns },
+    fn measured(arm: Arm, invalid: Option<InvalidReason>) -> MeasuredBlock {
+        let told = |begin_ns, ns, class, caused| ClassifiedGap {
+            gap: VictimGap { begin_ns, ns },
             class,
             caused,
             by: 0,
         };
-        Measured {
+        MeasuredBlock {
             arm,
             invalid,
-            block: Attributed {
+            block: ClassifiedBlock {
                 begin_ns: 1_000,
                 end_ns: 2_001_000,
                 gaps: vec![
-                    told(2_000, 3_000, Class::Tlb, true),
-                    told(9_000, 700, Class::None, false),
-                    told(20_000, 2_000, Class::Tlb, true),
+                    told(2_000, 3_000, GapClass::Tlb, true),
+                    told(9_000, 700, GapClass::None, false),
+                    told(20_000, 2_000, GapClass::Tlb, true),
                 ],
-                ops: vec![Op {
+                ops: vec![CulpritOp {
                     begin_ns: 1_500,
                     end_ns: 5_500,
                 }],
                 away_ns: 1_000_000,
                 hits: 3,
                 caused_hits: 2,
-                ..Attributed::default()
+                ..ClassifiedBlock::default()
             },
         }
     }
@@ -250,7 +250,7 @@ mod tests {
     fn nothing_is_made_up() {
         let untraced = lines(
             "dontneed",
-            &measured(Arm::Untraced, Some(Invalid::Away)),
+            &measured(Arm::Untraced, Some(InvalidReason::Away)),
             true,
             0,
         );

@@ -2,18 +2,18 @@
 
 use std::fs;
 
-use quell_lab::summary::Machine;
+use quell_lab::summary::MachineSummary;
 use quell_lab::tsc;
 
 /// What /proc says of this machine.
-pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> Machine {
+pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> MachineSummary {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let value = |key: &str| {
         info.lines()
             .find_map(|line| line.strip_prefix(key)?.split_once(':'))
             .map(|(_, value)| value.trim())
     };
-    Machine {
+    MachineSummary {
         kernel: rustix::system::uname()
             .release()
             .to_string_lossy()
@@ -24,7 +24,7 @@ pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> Machine {
         // the CPU's own flag (arch/x86/include/asm/cpufeatures.h: X86_FEATURE_HYPERVISOR)
         virtual_machine: value("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
         // it was usable before anything was begun
-        counter: tsc::counter().unwrap_or(tsc::Counter::Measured),
+        counter: tsc::tsc_quality().unwrap_or(tsc::TscQuality::Measured),
         victim_cpu,
         culprit_cpu,
     }

@@ -2,13 +2,13 @@
 
 use std::io;
 
-use quell_lab::around::Surroundings;
 use quell_lab::experiment;
-use quell_lab::mechanism::Mechanism;
+use quell_lab::host_api::ExperimentHost;
+use quell_lab::mechanism::StallMechanism;
 use quell_lab::params::Params;
-use quell_lab::round::{Invalid, Options};
-use quell_lab::summary::Summary;
-use quell_lab::system::Guarded;
+use quell_lab::round::{ExperimentOptions, InvalidReason};
+use quell_lab::summary::ExperimentSummary;
+use quell_lab::system::GuardedSettings;
 
 use super::{Around, Live, Progress, guard, machine};
 
@@ -16,7 +16,7 @@ use super::{Around, Live, Progress, guard, machine};
 #[derive(Debug)]
 pub(crate) enum Ran {
     /// It has its result.
-    Done(Box<Summary>),
+    Done(Box<ExperimentSummary>),
     /// This machine can't run it: why.
     Cant(String),
     /// It failed half-way, which says nothing of others.
@@ -26,15 +26,15 @@ pub(crate) enum Ran {
 /// Runs one, and sends each block where `live` goes. Beside what became of it is what could not be taken back of what
 /// was set up for it.
 pub(crate) fn one(
-    m: &'static Mechanism,
+    m: &'static StallMechanism,
     params: &Params,
-    options: &Options,
+    options: &ExperimentOptions,
     live: Option<&Live>,
 ) -> (Ran, Option<io::Error>) {
-    if let Some(why) = (m.takes)(params).lacks() {
+    if let Some(why) = (m.takes)(params).shortage() {
         return (Ran::Cant(why), None);
     }
-    let guarded = match Guarded::set_up(&mut guard(), m.needs) {
+    let guarded = match GuardedSettings::set_up(&mut guard(), m.needs) {
         Ok(guarded) => guarded,
         Err(why) => return (Ran::Cant(why.to_string()), None),
     };
@@ -45,16 +45,16 @@ pub(crate) fn one(
             Err(err) => Ran::Failed(err),
         },
     };
-    let back = guarded.map_or(Ok(()), Guarded::take_back);
+    let back = guarded.map_or(Ok(()), GuardedSettings::take_back);
     (ran, back.err())
 }
 
 fn measured(
-    m: &'static Mechanism,
+    m: &'static StallMechanism,
     params: &Params,
-    options: &Options,
+    options: &ExperimentOptions,
     live: Option<&Live>,
-) -> anyhow::Result<Summary> {
+) -> anyhow::Result<ExperimentSummary> {
     let around = Around {
         progress: Progress::new(m.name, options.budget),
         live: live.map(|live| live.of(m)),
@@ -65,18 +65,18 @@ fn measured(
 
 /// Runs one that needs nothing of the system, with this around it.
 pub(super) fn within(
-    m: &'static Mechanism,
+    m: &'static StallMechanism,
     params: &Params,
-    options: &Options,
-    around: &dyn Surroundings,
-) -> anyhow::Result<Summary> {
-    let outcome = experiment::run(m, params, options, around)?;
+    options: &ExperimentOptions,
+    around: &dyn ExperimentHost,
+) -> anyhow::Result<ExperimentSummary> {
+    let outcome = experiment::run_experiment(m, params, options, around)?;
     let machine = machine(options.victim_cpu, options.culprit_cpu);
-    let summary = Summary::new(m, params, options, machine, &outcome);
+    let summary = ExperimentSummary::new(m, params, options, machine, &outcome);
     let failed: usize = summary
         .arms
         .values()
-        .filter_map(|arm| arm.invalid.get(Invalid::Failed.why()))
+        .filter_map(|arm| arm.invalid.get(InvalidReason::Failed.reason()))
         .sum();
     if failed > 0 {
         say!(

@@ -2,15 +2,15 @@
 
 use anyhow::Context as _;
 use quell_lab::pin;
-use quell_lab::tsc::{self, Counter};
+use quell_lab::tsc::{self, TscQuality};
 
 use crate::usage::usage;
 
 /// Says where nothing can be timed.
 pub(crate) fn has_counter() -> anyhow::Result<()> {
-    match tsc::counter() {
-        Ok(Counter::Promised) => Ok(()),
-        Ok(Counter::Measured) => {
+    match tsc::tsc_quality() {
+        Ok(TscQuality::Promised) => Ok(()),
+        Ok(TscQuality::Measured) => {
             say!(
                 "quell: this CPU does not promise that its time stamp counter runs at one rate (flag nonstop_tsc); measured for \
                  a moment it did"
@@ -23,10 +23,10 @@ pub(crate) fn has_counter() -> anyhow::Result<()> {
 
 /// The CPUs of the victim and of the culprit, and quell off the victim's from now on.
 pub(crate) fn place(victim: Option<u32>, culprit: Option<u32>) -> anyhow::Result<(u32, u32)> {
-    let allowed = pin::allowed().context("can't ask which CPUs quell may use")?;
+    let allowed = pin::allowed_cpus().context("can't ask which CPUs quell may use")?;
     let (victim, culprit) = choose(&allowed, victim, culprit).map_err(usage)?;
     let rest: Vec<u32> = allowed.into_iter().filter(|c| *c != victim).collect();
-    pin::to(&rest)?;
+    pin::pin_self(&rest)?;
     Ok((victim, culprit))
 }
 

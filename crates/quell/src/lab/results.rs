@@ -5,8 +5,8 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use quell_lab::curve::{self, Curved};
-use quell_lab::summary::{SCHEMA, Summary};
+use quell_lab::curve::{self, CurveSummary};
+use quell_lab::summary::{ExperimentSummary, LAB_SCHEMA};
 use serde_json::Value;
 
 use crate::show::table::plain;
@@ -16,7 +16,7 @@ use crate::usage::usage;
 #[derive(Debug)]
 pub(crate) struct Results {
     /// In the file's order; at least one.
-    pub(crate) all: Vec<Summary>,
+    pub(crate) all: Vec<ExperimentSummary>,
     /// When the file was last written, ns since 1970: results themselves don't say when they were measured.
     pub(crate) wall_ns: u64,
 }
@@ -58,13 +58,14 @@ pub(crate) fn results(path: &Path) -> anyhow::Result<Results> {
 /// # Errors
 ///
 /// It holds a curve and then something else.
-pub(crate) fn curve_file(path: &Path) -> anyhow::Result<Option<Vec<Curved>>> {
+pub(crate) fn curve_file(path: &Path) -> anyhow::Result<Option<Vec<CurveSummary>>> {
     // what can't be read is said by whoever reads it as results
     let bytes = read(path, MOST).unwrap_or_default();
     let values = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
     let mut all = Vec::new();
     for (n, value) in (1..).zip(values) {
-        let is_curve = |v: &Value| v.get("schema").and_then(Value::as_str) == Some(curve::SCHEMA);
+        let is_curve =
+            |v: &Value| v.get("schema").and_then(Value::as_str) == Some(curve::CURVE_SCHEMA);
         let curve = value
             .ok()
             .filter(is_curve)
@@ -84,7 +85,7 @@ pub(crate) fn curve_file(path: &Path) -> anyhow::Result<Option<Vec<Curved>>> {
 }
 
 /// The results in a file's bytes, or what is wrong with it: the end of a sentence that begins with its name.
-fn parse(bytes: &[u8]) -> Result<Vec<Summary>, String> {
+fn parse(bytes: &[u8]) -> Result<Vec<ExperimentSummary>, String> {
     let mut all = Vec::new();
     for value in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>() {
         let n = all.len() + 1;
@@ -98,13 +99,13 @@ fn parse(bytes: &[u8]) -> Result<Vec<Summary>, String> {
             }
         })?;
         match value.get("schema").and_then(Value::as_str) {
-            Some(SCHEMA) => {}
+            Some(LAB_SCHEMA) => {}
             Some(other) if other.starts_with("quell/lab/") => {
                 return Err(format!(
-                    "is of the form {other}, and this quell reads {SCHEMA}: use the quell that wrote it"
+                    "is of the form {other}, and this quell reads {LAB_SCHEMA}: use the quell that wrote it"
                 ));
             }
-            Some(curve::SCHEMA) => {
+            Some(curve::CURVE_SCHEMA) => {
                 return Err("holds a curve, where an experiment's result is wanted".to_owned());
             }
             Some(other) => return Err(foreign(n, &format!("its schema is {other}"))),

@@ -140,8 +140,8 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
 
 /// What the hidden verb does: the service, over whatever malloc there is.
 pub(crate) fn churn_run(seed: u64) -> anyhow::Result<()> {
-    preload::check()?;
-    churn::run(OPERATIONS, seed);
+    preload::check_preloaded()?;
+    churn::run_churn(OPERATIONS, seed);
     Ok(())
 }
 

@@ -86,7 +86,7 @@ struct Row {
 }
 
 pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
-    let cpus = pin::allowed()?.len();
+    let cpus = pin::allowed_cpus()?.len();
     let threads = match &args.threads[..] {
         [] => {
             let fit: Vec<usize> = [2, 8, 14].into_iter().filter(|n| *n <= cpus).collect();
@@ -144,7 +144,7 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
 
 /// What the hidden verb does: the document's program, which says how many calls it made.
 pub(crate) fn madv_run(threads: usize, calls: u64, touch: bool) -> anyhow::Result<()> {
-    let made = madv::run(threads, calls, touch)?;
+    let made = madv::run_madv(threads, calls, touch)?;
     emit(&mut anstream::stdout(), &format!("{made}\n"))
 }
 

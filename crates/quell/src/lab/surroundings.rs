@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use quell_event::{Backtraces, Interruption};
-use quell_lab::around::{Surroundings, Watch};
+use quell_lab::host_api::{ExperimentHost, VictimWatch};
 use quell_lab::judge::Judgement;
-use quell_lab::process::Stop;
-use quell_lab::round::{Measured, Round};
+use quell_lab::round::{MeasuredBlock, Round};
+use quell_lab::worker_handle::StopRequested;
 use quell_probe::Interruptions;
 
 use super::Progress;
@@ -65,8 +65,8 @@ pub(crate) fn check(victim_cpu: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Surroundings for Around<'_> {
-    fn worker(&self) -> Command {
+impl ExperimentHost for Around<'_> {
+    fn worker_command(&self) -> Command {
         let mut command = worker();
         match &self.allocator {
             None => {}
@@ -80,37 +80,42 @@ impl Surroundings for Around<'_> {
         command
     }
 
-    fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>> {
+    fn start_watch(
+        &self,
+        cpu: u32,
+        tid: u32,
+        stacks: bool,
+    ) -> anyhow::Result<Box<dyn VictimWatch>> {
         Ok(Box::new(Probed(Interruptions::attach(cpu, tid, stacks)?)))
     }
 
-    fn block(&self, measured: &Measured) {
+    fn block_done(&self, measured: &MeasuredBlock) {
         if let Some(live) = &self.live {
             live.block(measured);
         }
     }
 
-    fn round(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>) {
+    fn round_done(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>) {
         self.progress.round(rounds, look, judgement);
     }
 
-    fn stretched(&self, budget: Duration) {
+    fn budget_stretched(&self, budget: Duration) {
         self.progress.stretched(budget);
     }
 
-    fn stop(&self) -> Stop {
+    fn stop_requested(&self) -> StopRequested {
         || signals::interrupted().is_some()
     }
 }
 
 struct Probed(Interruptions);
 
-impl Watch for Probed {
-    fn take(&mut self) -> anyhow::Result<Vec<Interruption>> {
+impl VictimWatch for Probed {
+    fn take_interruptions(&mut self) -> anyhow::Result<Vec<Interruption>> {
         Ok(self.0.take()?)
     }
 
-    fn lost(&mut self) -> anyhow::Result<u64> {
+    fn lost_records(&mut self) -> anyhow::Result<u64> {
         Ok(self.0.lost()?)
     }
 

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use quell_event::Backtraces;
 use quell_lab::arm::Arm;
-use quell_lab::arm::Mode;
-use quell_lab::attribute::Class;
-use quell_lab::judge::Verdict;
-use quell_lab::summary::{ArmSummary, Interval, Summary};
-use quell_lab::tsc::Counter;
+use quell_lab::arm::VictimActivity;
+use quell_lab::attribute::GapClass;
+use quell_lab::judge::LabVerdict;
+use quell_lab::summary::{ArmSummary, ExperimentSummary, IntervalSummary};
+use quell_lab::tsc::TscQuality;
 use quell_page::lab::{Beside, Figure};
 
 use super::beside::beside;
@@ -17,12 +17,12 @@ use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, time};
 
 /// The word, for people.
-pub(super) fn word(verdict: Verdict) -> &'static str {
+pub(super) fn word(verdict: LabVerdict) -> &'static str {
     match verdict {
-        Verdict::Shown => "shown",
-        Verdict::NotShown => "not shown",
-        Verdict::TooNoisy => "this machine is too noisy",
-        Verdict::TooShort => "the time was too short",
+        LabVerdict::Shown => "shown",
+        LabVerdict::NotShown => "not shown",
+        LabVerdict::TooNoisy => "this machine is too noisy",
+        LabVerdict::TooShort => "the time was too short",
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn signed(n: f64) -> String {
 }
 
 /// A line of the table of all experiments.
-pub(crate) fn line(summary: &Summary) -> Vec<String> {
+pub(crate) fn line(summary: &ExperimentSummary) -> Vec<String> {
     let real = summary.arms.get(Arm::Real.name());
     vec![
         plain(&summary.experiment),
@@ -69,9 +69,9 @@ pub(super) fn per_op(n: f64) -> String {
 }
 
 /// What may come from a file that somebody else made, without what a terminal acts on.
-fn cleaned(summary: &Summary) -> Summary {
+fn cleaned(summary: &ExperimentSummary) -> ExperimentSummary {
     let mut summary = summary.clone().without_pictures();
-    let Summary {
+    let ExperimentSummary {
         experiment,
         about,
         note,
@@ -98,7 +98,7 @@ fn cleaned(summary: &Summary) -> Summary {
 }
 
 /// All of one experiment.
-pub(crate) fn text(summary: &Summary) -> String {
+pub(crate) fn text(summary: &ExperimentSummary) -> String {
     let summary = &cleaned(summary);
     let mut out = String::new();
     let given: Vec<String> = summary
@@ -134,8 +134,8 @@ pub(crate) fn text(summary: &Summary) -> String {
             ""
         },
         match m.counter {
-            Counter::Promised => "",
-            Counter::Measured => "; its time stamp counter promises no rate, and was measured",
+            TscQuality::Promised => "",
+            TscQuality::Measured => "; its time stamp counter promises no rate, and was measured",
         }
     );
     heading(
@@ -143,7 +143,7 @@ pub(crate) fn text(summary: &Summary) -> String {
         "Arms (stall: the victim's time in gaps of the culprit's, not the time in the handler)",
     );
     out.push_str(&arms(summary));
-    if summary.victim == Mode::Spin {
+    if summary.victim == VictimActivity::Spin {
         heading(
             &mut out,
             "Gaps a second, by cause, and their share of the victim's time in ppm",
@@ -210,7 +210,7 @@ fn both_sides(sides: &Backtraces) -> String {
     table.text()
 }
 
-fn in_order(summary: &Summary) -> impl Iterator<Item = (&'static str, &ArmSummary)> {
+fn in_order(summary: &ExperimentSummary) -> impl Iterator<Item = (&'static str, &ArmSummary)> {
     Arm::ALL
         .into_iter()
         .filter_map(|arm| Some((arm.name(), summary.arms.get(arm.name())?)))
@@ -232,7 +232,7 @@ const ARMS: [&str; 13] = [
     ">stall ppm",
 ];
 
-fn arms(summary: &Summary) -> String {
+fn arms(summary: &ExperimentSummary) -> String {
     let mut table = Table::new(&ARMS);
     for (name, arm) in in_order(summary) {
         let seconds = (arm.ran_ns.max(1)) as f64 / 1e9;
@@ -277,9 +277,9 @@ fn arms(summary: &Summary) -> String {
     table.text()
 }
 
-fn classes(summary: &Summary) -> String {
+fn classes(summary: &ExperimentSummary) -> String {
     let mut headings = vec!["arm".to_owned()];
-    for class in Class::ALL {
+    for class in GapClass::ALL {
         headings.push(format!(">{}", class.name()));
         headings.push(">ppm".to_owned());
     }
@@ -292,11 +292,11 @@ fn classes(summary: &Summary) -> String {
             table.row(row);
             continue;
         }
-        for class in Class::ALL {
+        for class in GapClass::ALL {
             row.push(thousands(arm.class_rate(class)));
             row.push(match class {
                 // of all time: it is no part of the time in which the victim ran
-                Class::Sched => thousands(
+                GapClass::Sched => thousands(
                     arm.away_ns as f64 * 1e6 / arm.ran_ns.saturating_add(arm.away_ns).max(1) as f64,
                 ),
                 _ => thousands(arm.class_ppm(class)),
@@ -307,7 +307,7 @@ fn classes(summary: &Summary) -> String {
     table.text()
 }
 
-fn interval(i: &Interval) -> String {
+fn interval(i: &IntervalSummary) -> String {
     if i.signs.1 == 0 {
         return "not known: no round counts".to_owned();
     }
@@ -322,12 +322,12 @@ fn interval(i: &Interval) -> String {
     )
 }
 
-fn effect(summary: &Summary) -> String {
+fn effect(summary: &ExperimentSummary) -> String {
     let mut table = Table::new(&["", ""]);
     let mut say = |what: &str, value: String| table.row(vec![what.to_owned(), value]);
     let e = &summary.effect;
     // who sleeps has no gaps
-    let spun = summary.victim == Mode::Spin;
+    let spun = summary.victim == VictimActivity::Spin;
     if spun {
         say("stall that the culprit caused", interval(&e.stall_ppm));
         say("all gaps, whatever their cause", interval(&e.all_gaps_ppm));

@@ -88,7 +88,7 @@ proptest! {
         value["machine"] = machine;
         value["machine"]["kernel"] = text.clone().into();
         value["machine"]["cpu"] = text.clone().into();
-        let spoilt: Summary = serde_json::from_value(value).expect("a result");
+        let spoilt: ExperimentSummary = serde_json::from_value(value).expect("a result");
         let told = super::text(&spoilt);
         let own = [format!("{BOLD}"), format!("{BOLD:#}")];
         let rest = own.iter().fold(told, |told, own| told.replace(own, ""));

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quell_host::proc::Proc;
-use quell_lab::arm::Mode;
-use quell_lab::attribute::{Blame, Class, attribute};
-use quell_lab::process::Worker;
-use quell_lab::protocol::{Block, Role, Setup};
+use quell_lab::arm::VictimActivity;
+use quell_lab::attribute::{Blame, GapClass, classify_gaps};
+use quell_lab::cpu_watch::WatchTotals;
+use quell_lab::protocol::{BlockOrder, WorkerRole, WorkerSetup};
 use quell_lab::tsc;
-use quell_lab::watching::Watched;
+use quell_lab::worker_handle::WorkerHandle;
 use quell_lab::{mechanism, params::Params};
 use quell_probe::{Interruptions, Scope};
 
@@ -47,20 +47,20 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
 /// Looks until the watch ends, and prints what was seen.
 fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     let (victim_cpu, culprit_cpu) = place(Some(args.cpu), None)?;
-    let known = mechanism::find(AT_REST).map_or(&[][..], |m| m.params);
-    let setup = Setup {
+    let known = mechanism::mechanism_by_name(AT_REST).map_or(&[][..], |m| m.params);
+    let setup = WorkerSetup {
         mechanism: AT_REST.to_owned(),
         params: Params::new(known, &[]).map_err(usage)?,
-        role: Role::Both,
+        role: WorkerRole::Both,
         culprit_cpu,
         victim_cpu,
-        mode: Mode::Spin,
+        mode: VictimActivity::Spin,
     };
-    let mut spinner = Worker::start(&mut worker(), &setup)?;
+    let mut spinner = WorkerHandle::start_worker(&mut worker(), &setup)?;
     let probe = Interruptions::attach(victim_cpu, spinner.ready().victim_tid, false)?;
     let names = Names::default();
     names.call(spinner.pid(), "quell (it looks)");
-    let mut watched = Watched::default();
+    let mut watched = WatchTotals::default();
     over.start(None, &Scope::All)?;
     // only classes are told here: nobody is blamed
     let blame = Blame {
@@ -69,18 +69,18 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     };
     let end = loop {
         probe.take()?;
-        spinner.begin(Block {
-            ns: tsc::nanoseconds(BLOCK),
+        spinner.begin_block(BlockOrder {
+            ns: tsc::duration_ns(BLOCK),
             operate: false,
             pace_ns: 0,
             once_after_ns: None,
         })?;
         let end = over.step(BLOCK)?;
-        let raw = spinner.end()?;
+        let raw = spinner.end_block()?;
         let seen = probe.take()?;
         // while they are there: a process's name goes with it
         seen.iter().for_each(|i| names.learn(i.tgid));
-        watched.add(&attribute(raw, seen, &blame));
+        watched.add_block(&classify_gaps(raw, seen, &blame));
         if let Some(end) = end {
             break end;
         }
@@ -88,7 +88,7 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     // it would be taken for something that the command has left
     drop(spinner);
     let lost = probe.lost()?;
-    let document = watched.document(victim_cpu, lost, &|pid| names.of(pid));
+    let document = watched.to_document(victim_cpu, lost, &|pid| names.of(pid));
     let out = if args.json {
         serde_json::to_string(&document)? + "\n"
     } else {
@@ -126,7 +126,12 @@ The thread that looks takes half of this CPU from a program that runs there. It 
 the CPU itself: shootdowns of an address space that is not loaded then reach nobody there. What hits a program in
 its own time: quell stat --cpu";
 
-fn text(watched: &Watched, lost: u64, args: &LabWatchArgs, name: &dyn Fn(u32) -> String) -> String {
+fn text(
+    watched: &WatchTotals,
+    lost: u64,
+    args: &LabWatchArgs,
+    name: &dyn Fn(u32) -> String,
+) -> String {
     let (top, cpu) = (args.top, args.cpu);
     let spun = watched.spun_ns.max(1) as f64;
     let mut out = format!(
@@ -153,7 +158,7 @@ fn text(watched: &Watched, lost: u64, args: &LabWatchArgs, name: &dyn Fn(u32) ->
         ">longest seen",
     ]);
     let rare = |at: Option<u64>| at.map_or_else(|| "-".to_owned(), time);
-    for class in Class::ALL {
+    for class in GapClass::ALL {
         let Some(gaps) = watched.classes.get(&class) else {
             continue;
         };
@@ -162,8 +167,8 @@ fn text(watched: &Watched, lost: u64, args: &LabWatchArgs, name: &dyn Fn(u32) ->
             count(gaps.count),
             format!("{:.1}", gaps.count as f64 * 1e9 / spun),
             count((gaps.ns as f64 * 1e6 / spun).round() as u64),
-            rare(gaps.at(500)),
-            rare(gaps.at(990)),
+            rare(gaps.percentile_of_1000(500)),
+            rare(gaps.percentile_of_1000(990)),
             time(gaps.longest_ns),
         ]);
     }
@@ -185,7 +190,7 @@ fn text(watched: &Watched, lost: u64, args: &LabWatchArgs, name: &dyn Fn(u32) ->
         }
         out.push_str(&table.text());
     }
-    if watched.classes.contains_key(&Class::None) {
+    if watched.classes.contains_key(&GapClass::None) {
         out.push_str(
             "\nnone: nothing that this kernel knows of. In a virtual machine that is mostly the host; on the metal firmware, \
              or memory.\n",
@@ -197,31 +202,31 @@ fn text(watched: &Watched, lost: u64, args: &LabWatchArgs, name: &dyn Fn(u32) ->
 
 #[cfg(test)]
 mod tests {
-    use quell_lab::attribute::{Attributed, Told};
-    use quell_lab::block::Gap;
+    use quell_lab::attribute::{ClassifiedBlock, ClassifiedGap};
+    use quell_lab::block::VictimGap;
 
     use super::*;
 
     /// Check the text: who kept the thread, with names that do nothing at a terminal, what was lost, and what it can't see.
     #[test]
     fn text_of_a_watch() {
-        let mut watched = Watched::default();
-        let told = |class, ns, by| Told {
-            gap: Gap { begin_ns: 1, ns },
+        let mut watched = WatchTotals::default();
+        let told = |class, ns, by| ClassifiedGap {
+            gap: VictimGap { begin_ns: 1, ns },
             class,
             caused: false,
             by,
         };
-        watched.add(&Attributed {
+        watched.add_block(&ClassifiedBlock {
             begin_ns: 0,
             end_ns: 1_000_000_000,
             gaps: vec![
-                told(Class::Tlb, 2_000, 7),
-                told(Class::Sched, 3_000_000, 8),
-                told(Class::None, 700, 0),
+                told(GapClass::Tlb, 2_000, 7),
+                told(GapClass::Sched, 3_000_000, 8),
+                told(GapClass::None, 700, 0),
             ],
             away_ns: 3_000_000,
-            ..Attributed::default()
+            ..ClassifiedBlock::default()
         });
         let args = LabWatchArgs {
             cpu: 3,

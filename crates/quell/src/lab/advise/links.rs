@@ -1,6 +1,6 @@
 //! What the short set is, and which rules each part of it speaks to.
 
-use quell_lab::attribute::Class;
+use quell_lab::attribute::GapClass;
 
 /// What an experiment is evidence for.
 pub(super) struct Link {
@@ -8,7 +8,7 @@ pub(super) struct Link {
     /// Its parameters that are not the defaults.
     pub(super) set: &'static [(&'static str, u64)],
     /// In the idle arm this class, and not what the culprit did.
-    pub(super) idle: Option<Class>,
+    pub(super) idle: Option<GapClass>,
     pub(super) rules: &'static [&'static str],
 }
 
@@ -18,25 +18,25 @@ pub(super) const LINKS: &[Link] = &[
     Link {
         experiment: "untouched",
         set: &[],
-        idle: Some(Class::Timer),
+        idle: Some(GapClass::Timer),
         rules: &["SYS-TIMER", "CPU-ISO", "SYS-STAT", "SYS-WDOG"],
     },
     Link {
         experiment: "untouched",
         set: &[],
-        idle: Some(Class::Sched),
+        idle: Some(GapClass::Sched),
         rules: &["CPU-ISO", "SYS-RT", "WQ-MASK"],
     },
     Link {
         experiment: "untouched",
         set: &[],
-        idle: Some(Class::Irq),
+        idle: Some(GapClass::Irq),
         rules: &["IRQ-AFF"],
     },
     Link {
         experiment: "untouched",
         set: &[],
-        idle: Some(Class::None),
+        idle: Some(GapClass::None),
         rules: &["VM-STEAL", "CPU-SMT", "CPU-IDLE"],
     },
     Link {

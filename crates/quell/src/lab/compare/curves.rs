@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-use quell_lab::curve::{Curved, Series};
+use quell_lab::curve::{CurveSeries, CurveSummary};
 use quell_stats::{MIN_RUNS, median, runs_apart};
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::show::table::{Table, plain};
 const SCHEMA: &str = "quell/lab-compare-curves/1";
 
 /// A file of curves: its name and what it holds.
-pub(crate) type NamedCurves = (String, Vec<Curved>);
+pub(crate) type NamedCurves = (String, Vec<CurveSummary>);
 
 /// Both sides.
 #[derive(Debug, Serialize)]
@@ -54,8 +54,8 @@ impl CurveComparison {
         let names = |side: &[&NamedCurves]| side.iter().map(|f| f.0.clone()).collect();
         let mut curves: Vec<One> = Vec::new();
         for curve in a.first().iter().flat_map(|f| &f.1) {
-            let of_side = |side: &[&NamedCurves]| -> Vec<Curved> {
-                let same = |c: &&Curved| c.experiment == curve.experiment;
+            let of_side = |side: &[&NamedCurves]| -> Vec<CurveSummary> {
+                let same = |c: &&CurveSummary| c.experiment == curve.experiment;
                 side.iter()
                     .filter_map(|f| f.1.iter().find(same).cloned())
                     .collect()
@@ -127,7 +127,12 @@ impl CurveComparison {
 }
 
 impl One {
-    fn new(curve: &Curved, other: &Curved, of_a: &[Curved], of_b: &[Curved]) -> Self {
+    fn new(
+        curve: &CurveSummary,
+        other: &CurveSummary,
+        of_a: &[CurveSummary],
+        of_b: &[CurveSummary],
+    ) -> Self {
         let mut differs = Vec::new();
         machines(&curve.machine, &other.machine, &mut |what, a, b| {
             if a != b {
@@ -135,9 +140,9 @@ impl One {
                 differs.push(Differs { what, a, b });
             }
         });
-        let beside = |series: &Series, x: u64| {
-            let of = |side: &[Curved]| -> Vec<f64> {
-                let one = |c: &Curved| {
+        let beside = |series: &CurveSeries, x: u64| {
+            let of = |side: &[CurveSummary]| -> Vec<f64> {
+                let one = |c: &CurveSummary| {
                     let same = c
                         .series
                         .iter()

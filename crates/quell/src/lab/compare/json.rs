@@ -1,7 +1,7 @@
 //! A comparison as the object `quell/lab-compare/1`. Its keys never change, more may be added.
 
-use quell_lab::judge::Verdict;
-use quell_lab::summary::Interval;
+use quell_lab::judge::LabVerdict;
+use quell_lab::summary::IntervalSummary;
 use serde::Serialize;
 
 use super::{Change, Comparison, Differs, Figure, File, Pair};
@@ -46,8 +46,8 @@ struct Both<T> {
 
 #[derive(Serialize)]
 struct Stall {
-    a: Interval,
-    b: Interval,
+    a: IntervalSummary,
+    b: IntervalSummary,
     ratio: Option<f64>,
 }
 
@@ -62,8 +62,8 @@ struct One<'a> {
     differs: Vec<Differs>,
     /// Among the runs of one side.
     not_alike: Vec<Differs>,
-    verdict: Both<Verdict>,
-    sham_verdict: Both<Verdict>,
+    verdict: Both<LabVerdict>,
+    sham_verdict: Both<LabVerdict>,
     stall_ppm: Stall,
     stall_ns_per_op: Figure,
     shootdowns_per_op: Figure,

@@ -7,7 +7,7 @@ mod pair;
 mod tests;
 mod text;
 
-use quell_lab::summary::Summary;
+use quell_lab::summary::ExperimentSummary;
 use serde::Serialize;
 
 use super::Results;
@@ -37,10 +37,10 @@ struct File<'a> {
 /// One experiment on both: its first run, and more of the same.
 #[derive(Clone)]
 struct Pair<'a> {
-    a: &'a Summary,
-    b: &'a Summary,
-    more_a: Vec<&'a Summary>,
-    more_b: Vec<&'a Summary>,
+    a: &'a ExperimentSummary,
+    b: &'a ExperimentSummary,
+    more_a: Vec<&'a ExperimentSummary>,
+    more_b: Vec<&'a ExperimentSummary>,
 }
 
 /// What can be said of the effect.
@@ -83,8 +83,8 @@ impl Figure {
 }
 
 /// The same experiment in the other files of a side.
-fn again<'a>(side: &[&'a Named], first: &Summary) -> Vec<&'a Summary> {
-    let same = |s: &&Summary| {
+fn again<'a>(side: &[&'a Named], first: &ExperimentSummary) -> Vec<&'a ExperimentSummary> {
+    let same = |s: &&ExperimentSummary| {
         s.experiment == first.experiment && s.params == first.params && s.victim == first.victim
     };
     let others = side.iter().skip(1);
@@ -107,20 +107,20 @@ impl<'a> Comparison<'a> {
         };
         let first = |side: &[&'a Named]| side.first().map_or(&[][..], |f| f.1.all.as_slice());
         let (first_a, first_b) = (first(a), first(b));
-        let mut left: Vec<Option<&Summary>> = first_b.iter().map(Some).collect();
-        let mut find = |alike: &dyn Fn(&Summary) -> bool| {
+        let mut left: Vec<Option<&ExperimentSummary>> = first_b.iter().map(Some).collect();
+        let mut find = |alike: &dyn Fn(&ExperimentSummary) -> bool| {
             let found = left.iter_mut().find(|s| s.is_some_and(alike));
             found.and_then(Option::take)
         };
-        let mut found: Vec<(&Summary, Option<&Summary>)> = Vec::new();
+        let mut found: Vec<(&ExperimentSummary, Option<&ExperimentSummary>)> = Vec::new();
         for s in first_a {
-            let same = |o: &Summary| {
+            let same = |o: &ExperimentSummary| {
                 o.experiment == s.experiment && o.params == s.params && o.victim == s.victim
             };
             found.push((s, find(&same)));
         }
         for (s, other) in found.iter_mut().filter(|(_, other)| other.is_none()) {
-            *other = find(&|o: &Summary| o.experiment == s.experiment);
+            *other = find(&|o: &ExperimentSummary| o.experiment == s.experiment);
         }
         Self {
             pairs: found

@@ -3,23 +3,23 @@
 use std::cmp::Ordering;
 
 use quell_lab::arm::Arm;
-use quell_lab::judge::Verdict;
-use quell_lab::summary::{Interval, Machine, Settings, Summary};
+use quell_lab::judge::LabVerdict;
+use quell_lab::summary::{ExperimentSummary, IntervalSummary, MachineSummary, SettingsSummary};
 use quell_stats::{MIN_RUNS, median, runs_apart};
 
 use super::{Change, Differs, Figure, Pair};
 use crate::show::units::time;
 
 impl<'a> Pair<'a> {
-    pub(super) fn runs_a(&self) -> impl Iterator<Item = &'a Summary> {
+    pub(super) fn runs_a(&self) -> impl Iterator<Item = &'a ExperimentSummary> {
         std::iter::once(self.a).chain(self.more_a.iter().copied())
     }
 
-    pub(super) fn runs_b(&self) -> impl Iterator<Item = &'a Summary> {
+    pub(super) fn runs_b(&self) -> impl Iterator<Item = &'a ExperimentSummary> {
         std::iter::once(self.b).chain(self.more_b.iter().copied())
     }
 
-    fn runs(&self) -> impl Iterator<Item = &'a Summary> {
+    fn runs(&self) -> impl Iterator<Item = &'a ExperimentSummary> {
         self.runs_a().chain(self.runs_b())
     }
 
@@ -29,7 +29,7 @@ impl<'a> Pair<'a> {
         if self.runs().any(|s| !s.verdict.is_answer()) {
             return (Change::None, "a side was too noisy to tell its effect");
         }
-        if !self.runs().any(|s| s.verdict == Verdict::Shown) {
+        if !self.runs().any(|s| s.verdict == LabVerdict::Shown) {
             return (Change::None, "neither side stalls the victim");
         }
         if !self.not_alike().is_empty() {
@@ -58,15 +58,15 @@ impl<'a> Pair<'a> {
 
     /// What a claim goes by: the logarithm of what an operation costs, where each run has such a cost; else ppm.
     fn measure(&self) -> (Vec<f64>, Vec<f64>) {
-        let costs = |s: &Summary| s.stall_ns_per_op().filter(|ns| *ns > 0.0);
+        let costs = |s: &ExperimentSummary| s.stall_ns_per_op().filter(|ns| *ns > 0.0);
         if self.runs().all(|s| costs(s).is_some()) {
-            let log = |s: &Summary| costs(s).map(f64::ln);
+            let log = |s: &ExperimentSummary| costs(s).map(f64::ln);
             return (
                 self.runs_a().filter_map(log).collect(),
                 self.runs_b().filter_map(log).collect(),
             );
         }
-        let ppm = |s: &Summary| s.effect.stall_ppm.difference;
+        let ppm = |s: &ExperimentSummary| s.effect.stall_ppm.difference;
         (
             self.runs_a().map(ppm).collect(),
             self.runs_b().map(ppm).collect(),
@@ -77,7 +77,7 @@ impl<'a> Pair<'a> {
     /// of the same thing may lie apart too.
     pub(super) fn within(&self) -> Change {
         let (a, b) = (self.stall(self.a), self.stall(self.b));
-        let below = |x: Interval, y: Interval| matches!((x.ci95.1, y.ci95.0), (Some(high), Some(low)) if high < low);
+        let below = |x: IntervalSummary, y: IntervalSummary| matches!((x.ci95.1, y.ci95.0), (Some(high), Some(low)) if high < low);
         match () {
             () if self.runs().any(|s| !s.verdict.is_answer()) => Change::None,
             () if below(a, b) => Change::More,
@@ -86,7 +86,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    pub(super) fn stall(&self, s: &Summary) -> Interval {
+    pub(super) fn stall(&self, s: &ExperimentSummary) -> IntervalSummary {
         s.effect.stall_ppm
     }
 
@@ -98,7 +98,7 @@ impl<'a> Pair<'a> {
     }
 
     /// The middle of each side's runs.
-    fn figure(&self, of: impl Fn(&Summary) -> Option<f64>) -> Figure {
+    fn figure(&self, of: impl Fn(&ExperimentSummary) -> Option<f64>) -> Figure {
         let middle = |all: Vec<f64>| (!all.is_empty()).then(|| median(&all));
         Figure::new(
             middle(self.runs_a().filter_map(&of).collect()),
@@ -107,7 +107,7 @@ impl<'a> Pair<'a> {
     }
 
     pub(super) fn stall_ns_per_op(&self) -> Figure {
-        self.figure(Summary::stall_ns_per_op)
+        self.figure(ExperimentSummary::stall_ns_per_op)
     }
 
     pub(super) fn shootdowns_per_op(&self) -> Figure {
@@ -141,7 +141,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn differs(one: &Summary, other: &Summary) -> Vec<Differs> {
+fn differs(one: &ExperimentSummary, other: &ExperimentSummary) -> Vec<Differs> {
     let mut all = Vec::new();
     let mut told = |what: &str, a: String, b: String| {
         if a != b {
@@ -150,13 +150,13 @@ fn differs(one: &Summary, other: &Summary) -> Vec<Differs> {
         }
     };
     machines(&one.machine, &other.machine, &mut told);
-    let mode = |s: &Summary| format!("{:?}", s.victim).to_lowercase();
+    let mode = |s: &ExperimentSummary| format!("{:?}", s.victim).to_lowercase();
     told("victim", mode(one), mode(other));
     // older files don't say how they were measured
     if let (Some(a), Some(b)) = (&one.settings, &other.settings) {
         settings(a, b, &mut told);
     }
-    let value = |s: &Summary, name: &str| {
+    let value = |s: &ExperimentSummary, name: &str| {
         let found = s.params.iter().find(|(n, _)| *n == name);
         found.map_or_else(|| "unset".to_owned(), |(_, v)| v.to_string())
     };
@@ -173,7 +173,11 @@ fn differs(one: &Summary, other: &Summary) -> Vec<Differs> {
 }
 
 /// On what both were measured.
-pub(super) fn machines(a: &Machine, b: &Machine, told: &mut impl FnMut(&str, String, String)) {
+pub(super) fn machines(
+    a: &MachineSummary,
+    b: &MachineSummary,
+    told: &mut impl FnMut(&str, String, String),
+) {
     told("kernel", a.kernel.clone(), b.kernel.clone());
     told("CPU", a.cpu.clone(), b.cpu.clone());
     told("number of CPUs", a.cpus.to_string(), b.cpus.to_string());
@@ -186,7 +190,7 @@ pub(super) fn machines(a: &Machine, b: &Machine, told: &mut impl FnMut(&str, Str
 }
 
 /// All but the seed, which is another one in every run and only orders the arms.
-fn settings(a: &Settings, b: &Settings, told: &mut impl FnMut(&str, String, String)) {
+fn settings(a: &SettingsSummary, b: &SettingsSummary, told: &mut impl FnMut(&str, String, String)) {
     told("version of quell", a.quell.clone(), b.quell.clone());
     told("block", time(a.block_ns), time(b.block_ns));
     told("pace", time(a.pace_ns), time(b.pace_ns));

@@ -2,13 +2,13 @@
 
 use anstream::adapter::strip_str;
 use proptest::prelude::*;
-use quell_lab::judge::Verdict;
-use quell_lab::summary::{Interval, Settings, Summary};
+use quell_lab::judge::LabVerdict;
+use quell_lab::summary::{ExperimentSummary, IntervalSummary, SettingsSummary};
 
 use super::{Change, Comparison, Pair, json, text};
 use crate::lab::{Results, fixture};
 
-fn results(all: Vec<Summary>) -> Results {
+fn results(all: Vec<ExperimentSummary>) -> Results {
     Results { all, wall_ns: 0 }
 }
 
@@ -20,7 +20,7 @@ fn sides() -> (Results, Results) {
     faster.effect.ns_per_event = Some(600.0);
     faster.shootdowns_per_op = Some(0.5);
     let mut noisy = fixture::munmap();
-    noisy.verdict = Verdict::TooNoisy;
+    noisy.verdict = LabVerdict::TooNoisy;
     noisy.effect.stall_ppm.ci95 = (None, None);
     noisy.effect.ns_per_event = None;
     let mut other = fixture::munmap();
@@ -57,7 +57,7 @@ fn params_are_laid_side_by_side() {
     let with = |pages: u64| {
         let mut value = serde_json::to_value(fixture::dontneed()).expect("JSON");
         value["params"]["pages"] = pages.into();
-        serde_json::from_value::<Summary>(value).expect("a result")
+        serde_json::from_value::<ExperimentSummary>(value).expect("a result")
     };
     let (a, b) = (
         results(vec![with(1), with(33), with(2)]),
@@ -65,7 +65,7 @@ fn params_are_laid_side_by_side() {
     );
     let (a, b) = ((String::new(), a), (String::new(), b));
     let c = Comparison::new(&[&a], &[&b]);
-    let pages = |s: &Summary| s.params.get("pages");
+    let pages = |s: &ExperimentSummary| s.params.get("pages");
     let pairs: Vec<_> = c.pairs.iter().map(|p| (pages(p.a), pages(p.b))).collect();
     assert_eq!(pairs, [(1, 4), (33, 33)]);
     assert_eq!(
@@ -139,14 +139,14 @@ fn text_of_runs() {
 fn settings_are_compared() {
     let with = |pace_ns, gap_limit_ns| {
         let mut s = fixture::dontneed();
-        s.settings = Some(Settings {
+        s.settings = Some(SettingsSummary {
             pace_ns,
             gap_limit_ns,
-            ..Settings::default()
+            ..SettingsSummary::default()
         });
         s
     };
-    let differs = |a: &Summary, b: &Summary| -> Vec<String> {
+    let differs = |a: &ExperimentSummary, b: &ExperimentSummary| -> Vec<String> {
         pair(a, b).differs().into_iter().map(|d| d.what).collect()
     };
     let none: [&str; 0] = [];
@@ -158,7 +158,7 @@ fn settings_are_compared() {
     assert_eq!(differs(&fixture::dontneed(), &with(0, 500)), none);
 }
 
-fn pair<'a>(a: &'a Summary, b: &'a Summary) -> Pair<'a> {
+fn pair<'a>(a: &'a ExperimentSummary, b: &'a ExperimentSummary) -> Pair<'a> {
     Pair {
         a,
         b,
@@ -179,12 +179,12 @@ proptest! {
         let side = |(low, wide): (Option<f64>, Option<f64>)| {
             let mut s = fixture::dontneed();
             let high = low.zip(wide).map(|(low, wide): (f64, f64)| low + wide);
-            s.effect.stall_ppm = Interval { difference: 0.0, ci95: (low, high), signs: (1, 1) };
+            s.effect.stall_ppm = IntervalSummary { difference: 0.0, ci95: (low, high), signs: (1, 1) };
             s
         };
         let (mut a, b) = (side(a), side(b));
         if noisy {
-            a.verdict = Verdict::TooNoisy;
+            a.verdict = LabVerdict::TooNoisy;
         }
         let told = pair(&a, &b).within();
         let turned = pair(&b, &a).within();
@@ -194,7 +194,7 @@ proptest! {
             Change::None => Change::None,
         };
         prop_assert_eq!(turned, opposite);
-        let ends = |s: &Summary| s.effect.stall_ppm.ci95;
+        let ends = |s: &ExperimentSummary| s.effect.stall_ppm.ci95;
         let apart = match (ends(&a), ends(&b)) {
             ((_, Some(high)), (Some(low), _)) if high < low => Change::More,
             ((Some(low), _), (_, Some(high))) if high < low => Change::Less,

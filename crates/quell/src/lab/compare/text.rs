@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quell_lab::summary::{Interval, Summary};
+use quell_lab::summary::{ExperimentSummary, IntervalSummary};
 
 use super::{Change, Comparison, Figure, Pair};
 use crate::lab::text::{per_op, signed, word};
@@ -71,14 +71,14 @@ fn one(out: &mut String, pair: &Pair<'_>, family: usize) {
         all.dedup();
         all.join(", ")
     };
-    let verdict = |s: &Summary| word(s.verdict);
+    let verdict = |s: &ExperimentSummary| word(s.verdict);
     row(
         "verdict",
         words(pair.runs_a().map(verdict).collect()),
         words(pair.runs_b().map(verdict).collect()),
         None,
     );
-    let sham = |s: &Summary| word(s.sham_verdict);
+    let sham = |s: &ExperimentSummary| word(s.sham_verdict);
     row(
         "control",
         words(pair.runs_a().map(sham).collect()),
@@ -97,8 +97,16 @@ fn one(out: &mut String, pair: &Pair<'_>, family: usize) {
     if has_more_runs(pair) {
         row(
             "  each run",
-            each(pair.runs_a().map(Summary::stall_ns_per_op).collect()),
-            each(pair.runs_b().map(Summary::stall_ns_per_op).collect()),
+            each(
+                pair.runs_a()
+                    .map(ExperimentSummary::stall_ns_per_op)
+                    .collect(),
+            ),
+            each(
+                pair.runs_b()
+                    .map(ExperimentSummary::stall_ns_per_op)
+                    .collect(),
+            ),
             None,
         );
     }
@@ -147,7 +155,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-fn interval(i: &Interval) -> String {
+fn interval(i: &IntervalSummary) -> String {
     let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), signed);
     format!("{} to {}", end(i.ci95.0), end(i.ci95.1))
 }

@@ -2,7 +2,7 @@
 
 use quell_event::{Interruption, InterruptionKind as Kind};
 
-use crate::block::{Gap, Op};
+use crate::block::{CulpritOp, VictimGap};
 
 /// A gap that is longer by this than all that the probe saw in it, for each interruption and one more, ns, means that the CPU
 /// itself was taken away. To enter and leave an interrupt takes a few µs, where the hypervisor has a part in it too.
@@ -10,12 +10,12 @@ const STOLEN_NS: u64 = 20_000;
 
 /// An operation counts if the victim was away for less than one part in so many of it: the events that it may have missed are
 /// then below 1 % of those that are counted.
-const MOST_AWAY: u64 = 100;
+const MAX_AWAY_DIVISOR: u64 = 100;
 
 /// Whether the CPU did not run for the most of a gap. A fault has no end that the probe sees, and may take as long as a disk
 /// takes to read a page: then nobody knows.
-pub(crate) fn is_stolen(gap: &Gap, seen: &[Interruption]) -> bool {
-    let known = covered(seen);
+pub(crate) fn is_stolen(gap: &VictimGap, seen: &[Interruption]) -> bool {
+    let known = covered_ns(seen);
     let entries = u64::try_from(1 + seen.len()).unwrap_or(u64::MAX);
     seen.iter().all(|i| i.kind != Kind::Fault)
         && gap.ns.saturating_sub(known) >= entries.saturating_mul(STOLEN_NS)
@@ -23,7 +23,7 @@ pub(crate) fn is_stolen(gap: &Gap, seen: &[Interruption]) -> bool {
 
 /// The time that these take together, ns: interrupts lie within a softirq, and calls within their interrupt. They are in the
 /// order of their begins.
-fn covered(seen: &[Interruption]) -> u64 {
+fn covered_ns(seen: &[Interruption]) -> u64 {
     let (mut sum, mut until) = (0, 0);
     for i in seen {
         sum += i.end_ns.saturating_sub(i.begin_ns.max(until));
@@ -33,14 +33,14 @@ fn covered(seen: &[Interruption]) -> u64 {
 }
 
 /// Whether the victim was away for so much of an operation that it may have missed its effect.
-pub(crate) fn is_missed(away: &[Gap], op: &Op) -> bool {
+pub(crate) fn is_missed(away: &[VictimGap], op: &CulpritOp) -> bool {
     let from = away.partition_point(|g| g.end_ns() <= op.begin_ns);
     let missed: u64 = away[from..]
         .iter()
         .take_while(|g| g.begin_ns < op.end_ns)
         .map(|g| g.end_ns().min(op.end_ns) - g.begin_ns.max(op.begin_ns))
         .sum();
-    missed * MOST_AWAY > op.end_ns.saturating_sub(op.begin_ns)
+    missed * MAX_AWAY_DIVISOR > op.end_ns.saturating_sub(op.begin_ns)
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     /// Check that a gap is the hypervisor's if what the probe saw in it explains too little, and never with a fault.
     #[test]
     fn what_nobody_explains_is_stolen() {
-        let gap = |ns| Gap { begin_ns: 0, ns };
+        let gap = |ns| VictimGap { begin_ns: 0, ns };
         assert!(!is_stolen(&gap(15_000), &[]));
         assert!(is_stolen(&gap(60_000), &[]));
         assert!(is_stolen(&gap(60_000), &[seen(Kind::Timer, 900)]));
@@ -77,8 +77,8 @@ mod tests {
     #[test]
     fn operations_are_missed_while_away() {
         let away =
-            [(100_000, 60_000), (300_000, 90_000)].map(|(begin_ns, ns)| Gap { begin_ns, ns });
-        let missed = |begin_ns, end_ns| is_missed(&away, &Op { begin_ns, end_ns });
+            [(100_000, 60_000), (300_000, 90_000)].map(|(begin_ns, ns)| VictimGap { begin_ns, ns });
+        let missed = |begin_ns, end_ns| is_missed(&away, &CulpritOp { begin_ns, end_ns });
         assert!(!missed(9_000, 19_000));
         assert!(missed(110_000, 111_000));
         assert!(missed(299_000, 301_000));

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 
 /// The folders for files, the first of which that works is taken: it is on a disk, while /tmp may be tmpfs, which writes nothing
 /// back.
-pub(crate) fn folders() -> [PathBuf; 2] {
+pub(crate) fn file_folders() -> [PathBuf; 2] {
     [PathBuf::from("/var/tmp"), std::env::temp_dir()]
 }
 
 /// A file on a disk, all zero.
-pub(crate) fn on_disk(bytes: usize) -> io::Result<File> {
+pub(crate) fn create_on_disk(bytes: usize) -> io::Result<File> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for folder in folders() {
+    for folder in file_folders() {
         let opened = OpenOptions::new()
             .read(true)
             .write(true)
@@ -39,15 +39,15 @@ pub(crate) fn on_disk(bytes: usize) -> io::Result<File> {
 
 /// A file that is on its disk already, and has no hole: its blocks exist when a page is dirtied, and its clean pages can be
 /// reclaimed.
-pub(crate) fn written(bytes: usize) -> io::Result<File> {
-    let file = on_disk(bytes)?;
-    fill(&file, bytes)?;
+pub(crate) fn create_written(bytes: usize) -> io::Result<File> {
+    let file = create_on_disk(bytes)?;
+    fill_file(&file, bytes)?;
     file.sync_all()?;
     Ok(file)
 }
 
 /// A file in memory, all zero.
-pub(crate) fn in_memory(bytes: usize) -> io::Result<File> {
+pub(crate) fn create_in_memory(bytes: usize) -> io::Result<File> {
     // SAFETY: a name that ends in 0; the kernel gives a new descriptor or -1.
     let fd = unsafe { libc::memfd_create(c"quell-lab".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
@@ -60,10 +60,10 @@ pub(crate) fn in_memory(bytes: usize) -> io::Result<File> {
 }
 
 /// Writes all bytes of a file.
-fn fill(file: &File, bytes: usize) -> io::Result<()> {
-    const CHUNK: usize = 1 << 16;
-    let chunk = vec![b'q'; CHUNK.min(bytes)];
-    for at in (0..bytes).step_by(CHUNK) {
+fn fill_file(file: &File, bytes: usize) -> io::Result<()> {
+    const CHUNK_BYTES: usize = 1 << 16;
+    let chunk = vec![b'q'; CHUNK_BYTES.min(bytes)];
+    for at in (0..bytes).step_by(CHUNK_BYTES) {
         let now = chunk.len().min(bytes - at);
         file.write_all_at(&chunk[..now], at as u64)?;
     }

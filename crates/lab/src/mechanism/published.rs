@@ -5,39 +5,39 @@
 
 use std::io;
 
-use super::msync::Written;
+use super::msync::WrittenFile;
 use super::munmap::Munmap;
-use super::{Culprit, DEFAULT, Mechanism, Timing};
-use crate::attribute::Class;
-use crate::memory::{Mapping, PAGE};
+use super::{Culprit, DEFAULT_MECHANISM, OperationTiming, StallMechanism};
+use crate::attribute::GapClass;
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::params::Param;
-use crate::room::Takes;
-use crate::summary::Summary;
-use crate::victim::Touch;
+use crate::resources::ResourceDemand;
+use crate::summary::ExperimentSummary;
+use crate::victim::TouchedMemory;
 
 /// An experiment as a document describes it.
 #[derive(Debug)]
-pub struct Seed {
+pub struct PublishedExperiment {
     /// Its name and where it is.
     pub document: &'static str,
     /// Its figures, and how the same is said here.
-    pub figures: &'static [Figure],
+    pub figures: &'static [PublishedFigure],
     /// Where and why the two differ.
     pub differs: &'static str,
 }
 
 /// One figure of a document.
 #[derive(Debug)]
-pub struct Figure {
+pub struct PublishedFigure {
     /// The quantity.
-    pub what: &'static str,
+    pub quantity: &'static str,
     /// The document's words.
-    pub seed: &'static str,
+    pub published: &'static str,
     /// The words for the figure that was measured here.
-    pub here: fn(&Summary) -> String,
+    pub measured_words: fn(&ExperimentSummary) -> String,
 }
 
-fn real_op(summary: &Summary) -> String {
+fn real_op_time(summary: &ExperimentSummary) -> String {
     let op = summary.arms.get("real").and_then(|a| a.op_ns);
     op.map_or_else(
         || "?".to_owned(),
@@ -45,12 +45,12 @@ fn real_op(summary: &Summary) -> String {
     )
 }
 
-fn per_op(summary: &Summary) -> String {
+fn hits_per_op(summary: &ExperimentSummary) -> String {
     let n = summary.shootdowns_per_op;
     n.map_or_else(|| "?".to_owned(), |n| format!("{n:.2}"))
 }
 
-fn each(summary: &Summary) -> String {
+fn stall_of_each(summary: &ExperimentSummary) -> String {
     if summary.has_no_block("real") {
         return "?".to_owned();
     }
@@ -61,7 +61,7 @@ fn each(summary: &Summary) -> String {
     )
 }
 
-fn sham(summary: &Summary) -> String {
+fn sham_hits(summary: &ExperimentSummary) -> String {
     if summary.has_no_block("sham") {
         return "?".to_owned();
     }
@@ -69,7 +69,7 @@ fn sham(summary: &Summary) -> String {
     format!("{sham} with the culprit in another address space")
 }
 
-pub(super) const FREE: Mechanism = Mechanism {
+pub(super) const SEED_FREE_MECHANISM: StallMechanism = StallMechanism {
     name: "seed-free",
     about: "bitcharmer's experiment: one free() of a large chunk A while the victim writes chunk B",
     params: &[
@@ -87,13 +87,13 @@ pub(super) const FREE: Mechanism = Mechanism {
         },
     ],
     expects: |_| None,
-    timing: Timing::Once {
+    timing: OperationTiming::Once {
         after_ms: 400,
         block_ms: 1200,
     },
     takes: |params| {
         let bytes = params.get("bytes");
-        Takes {
+        ResourceDemand {
             // Chunk A exists in the arm whose turn it is, and chunk B only at the victim, which alone touches it.
             held: 0,
             once: bytes,
@@ -106,97 +106,101 @@ pub(super) const FREE: Mechanism = Mechanism {
         let bytes = params.size("bytes");
         let huge = params.get("huge") == 1;
         // Nobody has touched it: only a victim does, so that the sham holds no memory for it.
-        let other = Mapping::anonymous(bytes)?;
-        let _ = other.advise(bytes, Munmap::advice(huge));
-        Ok(Box::new(Free {
+        let other = LabMapping::anonymous(bytes)?;
+        let _ = other.advise(bytes, Munmap::huge_page_advice(huge));
+        Ok(Box::new(SeedFree {
             chunk: Munmap::new(bytes, huge),
             other,
         }))
     },
-    seed: Some(&Seed {
+    seed: Some(&PublishedExperiment {
         document: "bitcharmer, \"TLB shootdowns\" (2020), Linux 4.15, 2 x Xeon E5-2680 v3, isolated CPUs",
         figures: &[
-            Figure {
-                what: "size of the chunks",
-                seed: "4 GB, 4 KB pages, freed once",
-                here: |s| {
+            PublishedFigure {
+                quantity: "size of the chunks",
+                published: "4 GB, 4 KB pages, freed once",
+                measured_words: |s| {
                     let huge = s.params.get("huge") == 1;
                     let pages = if huge { "huge pages" } else { "4 KB pages" };
                     let gb = s.params.get("bytes") as f64 / f64::from(1 << 30);
                     format!("{gb:.2} GB, {pages}, freed once a block")
                 },
             },
-            Figure {
-                what: "interrupts that reach the victim",
-                seed: "\"many more\" than the six that are printed",
-                here: |s| format!("{} a free", per_op(s)),
+            PublishedFigure {
+                quantity: "interrupts that reach the victim",
+                published: "\"many more\" than the six that are printed",
+                measured_words: |s| format!("{} a free", hits_per_op(s)),
             },
-            Figure {
-                what: "without the culprit in its address space",
-                seed: "not tried",
-                here: sham,
+            PublishedFigure {
+                quantity: "without the culprit in its address space",
+                published: "not tried",
+                measured_words: sham_hits,
             },
-            Figure {
-                what: "stall of the victim",
-                seed: "a peak in a picture, without a scale in the text",
-                here: each,
+            PublishedFigure {
+                quantity: "stall of the victim",
+                published: "a peak in a picture, without a scale in the text",
+                measured_words: stall_of_each,
             },
-            Figure {
-                what: "time of the free",
-                seed: "between two marks of the picture",
-                here: real_op,
+            PublishedFigure {
+                quantity: "time of the free",
+                published: "between two marks of the picture",
+                measured_words: real_op_time,
             },
         ],
         differs: "the document times batches of 16 pages with CLOCK_REALTIME and shows percentiles of 32 MB; here every page \
                   is timed by the counter and each gap has its cause. On an idle and isolated machine both show the peak; on any \
                   other only the cause tells it from noise. Kernels since 4.20 gather more pages for one flush.",
     }),
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
-struct Free {
+struct SeedFree {
     chunk: Munmap,
-    other: Mapping,
+    other: LabMapping,
 }
 
-impl Culprit for Free {
+impl Culprit for SeedFree {
     fn begin_block(&mut self) -> io::Result<()> {
-        self.chunk.before()
+        self.chunk.prepare_operation()
     }
 
-    fn operate(&mut self) -> io::Result<()> {
-        self.chunk.operate()
+    fn run_operation(&mut self) -> io::Result<()> {
+        self.chunk.run_operation()
     }
 
-    fn warm(&self) -> Option<Touch> {
-        self.chunk.chunk()
+    fn warm_memory(&self) -> Option<TouchedMemory> {
+        self.chunk.next_chunk()
     }
 
-    fn touch(&self) -> Option<Touch> {
-        Some(Touch::new(self.other.start(), self.other.bytes(), true))
+    fn touched_memory(&self) -> Option<TouchedMemory> {
+        Some(TouchedMemory::new(
+            self.other.start(),
+            self.other.bytes(),
+            true,
+        ))
     }
 }
 
-pub(super) const MUNMAP: Mechanism = Mechanism {
+pub(super) const SEED_MUNMAP_MECHANISM: StallMechanism = StallMechanism {
     name: "seed-munmap",
     about: "Rigtorp's tlbshootdown: mmap, a write and munmap of one page, again and again",
     expects: |_| Some(1.0),
-    prepare: |_| Ok(Box::new(Munmap::new(PAGE, false))),
-    seed: Some(&Seed {
+    prepare: |_| Ok(Box::new(Munmap::new(PAGE_BYTES, false))),
+    seed: Some(&PublishedExperiment {
         document: "Rigtorp, \"Latency implications of virtual memory\" (2020)",
         figures: &[
-            Figure {
-                what: "flushes for 100,000 munmaps",
-                seed: "100,016 (tlb:tlb_flush), its own, alone in its address space",
-                here: |s| {
+            PublishedFigure {
+                quantity: "flushes for 100,000 munmaps",
+                published: "100,016 (tlb:tlb_flush), its own, alone in its address space",
+                measured_words: |s| {
                     let n = s.shootdowns_per_op.unwrap_or(0.0) * 1e5;
                     format!("{n:.0} shootdowns, with a thread beside it")
                 },
             },
-            Figure {
-                what: "time of one",
-                seed: "2.3 µs of system time, the page's fault included",
-                here: |s| {
+            PublishedFigure {
+                quantity: "time of one",
+                published: "2.3 µs of system time, the page's fault included",
+                measured_words: |s| {
                     let op = s.arms.get("real").and_then(|a| a.op_ns);
                     op.map_or_else(
                         || "?".to_owned(),
@@ -209,19 +213,19 @@ pub(super) const MUNMAP: Mechanism = Mechanism {
                     )
                 },
             },
-            Figure {
-                what: "stall of others",
-                seed: "\"would have triggered 100000 TLB shootdowns\"; not measured",
-                here: each,
+            PublishedFigure {
+                quantity: "stall of others",
+                published: "\"would have triggered 100000 TLB shootdowns\"; not measured",
+                measured_words: stall_of_each,
             },
         ],
         differs: "the document counts flushes of the culprit's own CPU, since the program has one thread; here a second thread \
                   makes them shootdowns, and those are counted where they arrive.",
     }),
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };
 
-pub(super) const WRITEBACK: Mechanism = Mechanism {
+pub(super) const SEED_WRITEBACK_MECHANISM: StallMechanism = StallMechanism {
     name: "seed-writeback",
     about: "Rigtorp's writeback: the victim writes a shared file mapping while it is written to the disk",
     params: &[Param {
@@ -231,22 +235,22 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
         range: (4096, 1 << 36),
     }],
     expects: |_| None,
-    takes: |params| Takes::file(params.get("bytes")),
+    takes: |params| ResourceDemand::of_file(params.get("bytes")),
     keeps_tables: true,
     makes_faults: true,
     prepare: |params| {
-        Ok(Box::new(Written::new(
-            params.size("bytes").next_multiple_of(PAGE),
+        Ok(Box::new(WrittenFile::new(
+            params.size("bytes").next_multiple_of(PAGE_BYTES),
         )?))
     },
     daemons: &["kworker"],
-    seed: Some(&Seed {
+    seed: Some(&PublishedExperiment {
         document: "Rigtorp, \"Latency implications of virtual memory\" (2020), Ryzen 3900X, NVMe, Linux 5.7",
         figures: &[
-            Figure {
-                what: "gaps",
-                seed: "18 to 901 µs, nine of them printed, above 17.8 µs",
-                here: |s| {
+            PublishedFigure {
+                quantity: "gaps",
+                published: "18 to 901 µs, nine of them printed, above 17.8 µs",
+                measured_words: |s| {
                     if s.has_no_block("real") {
                         return "?".to_owned();
                     }
@@ -254,15 +258,15 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
                     let rate = |class| real.map_or(0.0, |a| a.class_rate(class));
                     format!(
                         "{:.0} faults and {:.0} shootdowns a second",
-                        rate(Class::Fault),
-                        rate(Class::Tlb)
+                        rate(GapClass::Fault),
+                        rate(GapClass::Tlb)
                     )
                 },
             },
-            Figure {
-                what: "p99.99 of a write",
-                seed: "not told",
-                here: |s| {
+            PublishedFigure {
+                quantity: "p99.99 of a write",
+                published: "not told",
+                measured_words: |s| {
                     let p = s.arms.get("real").and_then(|a| a.turn_ns.get("p9999"));
                     p.map_or_else(
                         || "?".to_owned(),
@@ -270,10 +274,10 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
                     )
                 },
             },
-            Figure {
-                what: "stall of the victim",
-                seed: "not told",
-                here: |s| match s.effect.stall_ppm.signs {
+            PublishedFigure {
+                quantity: "stall of the victim",
+                published: "not told",
+                measured_words: |s| match s.effect.stall_ppm.signs {
                     (_, 0) => "?".to_owned(),
                     _ => format!("{:.1} % of its time", s.effect.stall_ppm.difference / 1e4),
                 },
@@ -283,5 +287,5 @@ pub(super) const WRITEBACK: Mechanism = Mechanism {
                   fdatasync, so that it happens in every block. A write that waits for the disk is a fault here too: where the disk is \
                   slower than memory its length is the disk's.",
     }),
-    ..DEFAULT
+    ..DEFAULT_MECHANISM
 };

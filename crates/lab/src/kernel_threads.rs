@@ -1,7 +1,7 @@
 //! Kernel threads that work on behalf of a process.
 
 /// The processes of kernel threads whose names begin with one of these.
-pub(crate) fn daemons(names: &[&str]) -> Vec<u32> {
+pub(crate) fn kernel_thread_pids(names: &[&str]) -> Vec<u32> {
     let proc = quell_host::proc::Proc::new("/");
     if names.is_empty() {
         return Vec::new();

@@ -7,12 +7,12 @@ use quell_host::proc::Proc;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Arm;
-use crate::attribute::{Attributed, Class, Told};
+use crate::attribute::{ClassifiedBlock, ClassifiedGap, GapClass};
 
 /// The relation of a process to the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Who {
+pub enum GapOwner {
     /// The culprit's process, which also answers for the faults that its mechanism makes the victim take.
     Culprit,
     /// A thread of the kernel's that works for the culprit.
@@ -27,15 +27,15 @@ pub enum Who {
 
 /// The victim's gaps of one class that one process answers for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
+pub struct OwnedGaps {
     /// Its relation to the experiment.
-    pub who: Who,
+    pub who: GapOwner,
     /// Its name, of daemons and others; of others it is empty where the process ended before its name was read, or is one of the
     /// many that took little.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comm: String,
     /// Why there were gaps.
-    pub class: Class,
+    pub class: GapClass,
     /// Their number.
     pub gaps: u64,
     /// Their sum, ns.
@@ -43,11 +43,11 @@ pub struct Taken {
 }
 
 /// The other processes of an arm that are listed by name.
-const NAMED: usize = 8;
+const MAX_NAMED_PROCESSES: usize = 8;
 
 /// The processes of an experiment, and the names of those that took the victim's time.
 #[derive(Clone, Debug, Default)]
-pub struct Processes {
+pub struct ExperimentProcesses {
     /// The process of victim and culprit.
     both: u32,
     /// The culprit in a process of its own.
@@ -57,7 +57,7 @@ pub struct Processes {
     names: BTreeMap<u32, String>,
 }
 
-impl Processes {
+impl ExperimentProcesses {
     pub(crate) fn new(both: u32, sham: u32, daemons: &'static [&'static str]) -> Self {
         Self {
             both,
@@ -68,7 +68,7 @@ impl Processes {
     }
 
     /// Reads the names of those that took the victim's time in a block: soon after it, for processes end.
-    pub(crate) fn meet(&mut self, block: &Attributed) {
+    pub(crate) fn learn_names(&mut self, block: &ClassifiedBlock) {
         let proc = Proc::new("/");
         for told in &block.gaps {
             if told.by != 0 && !self.names.contains_key(&told.by) {
@@ -79,23 +79,23 @@ impl Processes {
     }
 
     /// All gaps of an arm's blocks by the process that answers for them: the culprit first, and the most time first among equals.
-    pub(crate) fn taken(&self, arm: Arm, blocks: &[&Attributed]) -> Vec<Taken> {
+    pub(crate) fn gaps_by_owner(&self, arm: Arm, blocks: &[&ClassifiedBlock]) -> Vec<OwnedGaps> {
         let gaps = || {
             let all = blocks.iter().flat_map(|b| &b.gaps);
-            all.map(move |told| (self.who(arm, told), told))
+            all.map(move |told| (self.owner_of(arm, told), told))
         };
-        let named = most(gaps());
-        let mut sums: BTreeMap<(Who, &str, Class), (u64, u64)> = BTreeMap::new();
+        let named = longest_names(gaps());
+        let mut sums: BTreeMap<(GapOwner, &str, GapClass), (u64, u64)> = BTreeMap::new();
         for ((who, comm), told) in gaps() {
-            let is_little = who == Who::Other && !named.contains(comm);
+            let is_little = who == GapOwner::Other && !named.contains(comm);
             let comm = if is_little { "" } else { comm };
             let sum = sums.entry((who, comm, told.class)).or_default();
             sum.0 += 1;
             sum.1 += told.gap.ns;
         }
-        let mut all: Vec<Taken> = sums
+        let mut all: Vec<OwnedGaps> = sums
             .into_iter()
-            .map(|((who, comm, class), (gaps, ns))| Taken {
+            .map(|((who, comm, class), (gaps, ns))| OwnedGaps {
                 who,
                 comm: comm.to_owned(),
                 class,
@@ -107,7 +107,7 @@ impl Processes {
         all
     }
 
-    fn who(&self, arm: Arm, told: &Told) -> (Who, &str) {
+    fn owner_of(&self, arm: Arm, told: &ClassifiedGap) -> (GapOwner, &str) {
         let name = self.names.get(&told.by).map_or("", String::as_str);
         let culprit = match arm {
             Arm::Idle => None,
@@ -117,30 +117,36 @@ impl Processes {
         if told.caused {
             let works_for_it = self.daemons.iter().any(|begin| name.starts_with(begin));
             return if works_for_it {
-                (Who::Daemon, name)
+                (GapOwner::Daemon, name)
             } else {
-                (Who::Culprit, "")
+                (GapOwner::Culprit, "")
             };
         }
         match told.by {
-            _ if told.class == Class::Fault => (Who::Victim, ""),
-            0 => (Who::Nobody, ""),
-            by if Some(by) == culprit => (Who::Culprit, ""),
-            by if by == self.both => (Who::Victim, ""),
-            _ => (Who::Other, name),
+            _ if told.class == GapClass::Fault => (GapOwner::Victim, ""),
+            0 => (GapOwner::Nobody, ""),
+            by if Some(by) == culprit => (GapOwner::Culprit, ""),
+            by if by == self.both => (GapOwner::Victim, ""),
+            _ => (GapOwner::Other, name),
         }
     }
 }
 
 /// The names of the other processes that took most.
-fn most<'a>(gaps: impl Iterator<Item = ((Who, &'a str), &'a Told)>) -> BTreeSet<&'a str> {
+fn longest_names<'a>(
+    gaps: impl Iterator<Item = ((GapOwner, &'a str), &'a ClassifiedGap)>,
+) -> BTreeSet<&'a str> {
     let mut others: BTreeMap<&str, u64> = BTreeMap::new();
-    for ((_, comm), told) in gaps.filter(|((who, _), _)| *who == Who::Other) {
+    for ((_, comm), told) in gaps.filter(|((who, _), _)| *who == GapOwner::Other) {
         *others.entry(comm).or_default() += told.gap.ns;
     }
     let mut others: Vec<(&str, u64)> = others.into_iter().collect();
     others.sort_by_key(|(_, ns)| Reverse(*ns));
-    others.iter().take(NAMED).map(|(comm, _)| *comm).collect()
+    others
+        .iter()
+        .take(MAX_NAMED_PROCESSES)
+        .map(|(comm, _)| *comm)
+        .collect()
 }
 
 #[cfg(test)]
@@ -148,14 +154,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::block::Gap;
+    use crate::block::VictimGap;
 
     const BOTH: u32 = 7;
     const SHAM: u32 = 8;
     const KSMD: u32 = 30;
 
-    fn processes() -> Processes {
-        let mut all = Processes::new(BOTH, SHAM, &["ksmd"]);
+    fn processes() -> ExperimentProcesses {
+        let mut all = ExperimentProcesses::new(BOTH, SHAM, &["ksmd"]);
         all.names = BTreeMap::from([(BOTH, "quell".to_owned()), (KSMD, "ksmd".to_owned())]);
         for pid in 100..120 {
             all.names.insert(pid, format!("other-{pid}"));
@@ -163,9 +169,9 @@ mod tests {
         all
     }
 
-    fn told(class: Class, by: u32, caused: bool) -> Told {
-        Told {
-            gap: Gap {
+    fn told(class: GapClass, by: u32, caused: bool) -> ClassifiedGap {
+        ClassifiedGap {
+            gap: VictimGap {
                 begin_ns: 0,
                 ns: 500,
             },
@@ -179,33 +185,54 @@ mod tests {
     #[test]
     fn each_gap_has_its_process() {
         let all = processes();
-        let who = |arm, class, by, caused| all.who(arm, &told(class, by, caused));
-        assert_eq!(who(Arm::Real, Class::Tlb, BOTH, true), (Who::Culprit, ""));
+        let who = |arm, class, by, caused| all.owner_of(arm, &told(class, by, caused));
         assert_eq!(
-            who(Arm::Sham, Class::Callfn, SHAM, false),
-            (Who::Culprit, "")
-        );
-        assert_eq!(who(Arm::Sham, Class::Sched, BOTH, false), (Who::Victim, ""));
-        assert_eq!(who(Arm::Idle, Class::Sched, BOTH, false), (Who::Victim, ""));
-        assert_eq!(
-            who(Arm::Real, Class::Tlb, KSMD, true),
-            (Who::Daemon, "ksmd")
+            who(Arm::Real, GapClass::Tlb, BOTH, true),
+            (GapOwner::Culprit, "")
         );
         assert_eq!(
-            who(Arm::Idle, Class::Sched, KSMD, false),
-            (Who::Other, "ksmd")
+            who(Arm::Sham, GapClass::Callfn, SHAM, false),
+            (GapOwner::Culprit, "")
         );
-        assert_eq!(who(Arm::Real, Class::Fault, 0, true), (Who::Culprit, ""));
-        assert_eq!(who(Arm::Real, Class::Fault, 0, false), (Who::Victim, ""));
-        assert_eq!(who(Arm::Real, Class::Timer, 0, false), (Who::Nobody, ""));
         assert_eq!(
-            who(Arm::Real, Class::Sched, 100, false),
-            (Who::Other, "other-100")
+            who(Arm::Sham, GapClass::Sched, BOTH, false),
+            (GapOwner::Victim, "")
         );
-        assert_eq!(who(Arm::Real, Class::Sched, 999, false), (Who::Other, ""));
         assert_eq!(
-            Processes::default().who(Arm::Real, &told(Class::None, 0, false)),
-            (Who::Nobody, "")
+            who(Arm::Idle, GapClass::Sched, BOTH, false),
+            (GapOwner::Victim, "")
+        );
+        assert_eq!(
+            who(Arm::Real, GapClass::Tlb, KSMD, true),
+            (GapOwner::Daemon, "ksmd")
+        );
+        assert_eq!(
+            who(Arm::Idle, GapClass::Sched, KSMD, false),
+            (GapOwner::Other, "ksmd")
+        );
+        assert_eq!(
+            who(Arm::Real, GapClass::Fault, 0, true),
+            (GapOwner::Culprit, "")
+        );
+        assert_eq!(
+            who(Arm::Real, GapClass::Fault, 0, false),
+            (GapOwner::Victim, "")
+        );
+        assert_eq!(
+            who(Arm::Real, GapClass::Timer, 0, false),
+            (GapOwner::Nobody, "")
+        );
+        assert_eq!(
+            who(Arm::Real, GapClass::Sched, 100, false),
+            (GapOwner::Other, "other-100")
+        );
+        assert_eq!(
+            who(Arm::Real, GapClass::Sched, 999, false),
+            (GapOwner::Other, "")
+        );
+        assert_eq!(
+            ExperimentProcesses::default().owner_of(Arm::Real, &told(GapClass::None, 0, false)),
+            (GapOwner::Nobody, "")
         );
     }
 
@@ -215,20 +242,20 @@ mod tests {
         fn sums_are_those_of_the_classes(
             gaps in prop::collection::vec((0usize..7, prop_oneof![Just(0u32), Just(BOTH), Just(SHAM), Just(KSMD), 100u32..130], any::<bool>()), 0..200),
         ) {
-            let gaps = gaps.into_iter().map(|(class, by, caused)| told(Class::ALL[class], by, caused));
-            let block = Attributed { gaps: gaps.collect(), ..Attributed::default() };
+            let gaps = gaps.into_iter().map(|(class, by, caused)| told(GapClass::ALL[class], by, caused));
+            let block = ClassifiedBlock { gaps: gaps.collect(), ..ClassifiedBlock::default() };
             for arm in [Arm::Idle, Arm::Sham, Arm::Real] {
-                let all = processes().taken(arm, &[&block]);
-                for class in Class::ALL {
+                let all = processes().gaps_by_owner(arm, &[&block]);
+                for class in GapClass::ALL {
                     let of_class = block.gaps.iter().filter(|t| t.class == class);
                     let (n, ns) = of_class.fold((0, 0), |(n, ns), t| (n + 1, ns + t.gap.ns));
                     let here = all.iter().filter(|t| t.class == class);
                     prop_assert_eq!((n, ns), here.fold((0, 0), |(n, ns), t| (n + t.gaps, ns + t.ns)));
                 }
-                let mut named: Vec<_> = all.iter().filter(|t| t.who == Who::Other && !t.comm.is_empty()).map(|t| &t.comm).collect();
+                let mut named: Vec<_> = all.iter().filter(|t| t.who == GapOwner::Other && !t.comm.is_empty()).map(|t| &t.comm).collect();
                 named.sort();
                 named.dedup();
-                prop_assert!(named.len() <= NAMED);
+                prop_assert!(named.len() <= MAX_NAMED_PROCESSES);
                 prop_assert!(all.is_sorted_by_key(|t| t.who));
             }
         }

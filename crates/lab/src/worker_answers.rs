@@ -10,28 +10,31 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Says whether somebody wants the whole to end. It is asked while a read waits for a worker, which may take seconds to prepare
 /// or give back gigabytes.
-pub type Stop = fn() -> bool;
+pub type StopRequested = fn() -> bool;
 
 /// The time between two calls of it.
-const NAP: Timespec = Timespec {
+const STOP_CHECK_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
 
 /// The answers of one worker.
 #[derive(Debug)]
-pub(crate) struct Answers(BufReader<Bounded>);
+pub(crate) struct WorkerAnswers(BufReader<BoundedOutput>);
 
 /// The output of a worker, with a deadline.
 #[derive(Debug)]
-pub(crate) struct Bounded {
+pub(crate) struct BoundedOutput {
     from: ChildStdout,
-    stop: Stop,
+    stop: StopRequested,
     until: Instant,
 }
 
 /// Starts a worker, and returns the pipes for its orders and its answers.
-pub(crate) fn start(command: &mut Command, stop: Stop) -> io::Result<(Child, ChildStdin, Answers)> {
+pub(crate) fn start_worker(
+    command: &mut Command,
+    stop: StopRequested,
+) -> io::Result<(Child, ChildStdin, WorkerAnswers)> {
     let mut child = command
         // Ctrl-C goes to the terminal's whole foreground group; but the lab decides when its workers end.
         .process_group(0)
@@ -41,12 +44,12 @@ pub(crate) fn start(command: &mut Command, stop: Stop) -> io::Result<(Child, Chi
     let (Some(orders), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::Error::other("no pipes to the worker"));
     };
-    Ok((child, orders, Answers::new(from, stop)))
+    Ok((child, orders, WorkerAnswers::new(from, stop)))
 }
 
-impl Answers {
-    fn new(from: ChildStdout, stop: Stop) -> Self {
-        Self(BufReader::new(Bounded {
+impl WorkerAnswers {
+    fn new(from: ChildStdout, stop: StopRequested) -> Self {
+        Self(BufReader::new(BoundedOutput {
             from,
             stop,
             until: Instant::now(),
@@ -59,11 +62,11 @@ impl Answers {
     ///
     /// [`io::ErrorKind::Interrupted`] where somebody wants it to end, [`io::ErrorKind::TimedOut`] after that time; and the errors
     /// of `receive`.
-    pub(crate) fn within<T>(
+    pub(crate) fn receive_within<T>(
         &mut self,
         time: Duration,
         doing: &str,
-        receive: impl FnOnce(&mut BufReader<Bounded>) -> io::Result<T>,
+        receive: impl FnOnce(&mut BufReader<BoundedOutput>) -> io::Result<T>,
     ) -> io::Result<T> {
         let now = Instant::now();
         self.0.get_mut().until = now.checked_add(time).unwrap_or(now);
@@ -80,25 +83,25 @@ impl Answers {
 }
 
 /// Ends a worker, and waits until it has gone: but not for ever for one that waits for a disk, which goes when the disk answers.
-pub(crate) fn end(worker: &mut Child) {
-    const LONGEST: Duration = Duration::from_secs(20);
-    const NAP: Duration = Duration::from_millis(1);
+pub(crate) fn end_worker(worker: &mut Child) {
+    const MAX_END_WAIT: Duration = Duration::from_secs(20);
+    const END_CHECK_INTERVAL: Duration = Duration::from_millis(1);
     // It may have ended already, which is as good.
     let _ = worker.kill();
-    let until = Instant::now() + LONGEST;
+    let until = Instant::now() + MAX_END_WAIT;
     while matches!(worker.try_wait(), Ok(None)) && Instant::now() < until {
-        thread::sleep(NAP);
+        thread::sleep(END_CHECK_INTERVAL);
     }
 }
 
-impl Read for Bounded {
+impl Read for BoundedOutput {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         loop {
             if (self.stop)() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             let mut fds = [PollFd::new(&self.from, PollFlags::IN)];
-            match poll(&mut fds, Some(&NAP)) {
+            match poll(&mut fds, Some(&STOP_CHECK_INTERVAL)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 // The end of a worker can be read too.
                 Ok(_) => return self.from.read(to),
@@ -118,17 +121,17 @@ mod tests {
 
     use super::*;
 
-    fn worker(script: &str, stop: Stop) -> (Child, Answers) {
+    fn worker(script: &str, stop: StopRequested) -> (Child, WorkerAnswers) {
         let mut child = Command::new("sh")
             .args(["-c", script])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let from = child.stdout.take().unwrap();
-        (child, Answers::new(from, stop))
+        (child, WorkerAnswers::new(from, stop))
     }
 
-    fn line(from: &mut BufReader<Bounded>) -> io::Result<String> {
+    fn line(from: &mut BufReader<BoundedOutput>) -> io::Result<String> {
         let mut line = String::new();
         from.read_line(&mut line).map(|_| line)
     }
@@ -138,17 +141,17 @@ mod tests {
     #[test]
     fn nothing_is_waited_for_without_end() {
         let (mut child, mut answers) = worker("echo one; exec sleep 3600", || false);
-        let said = answers.within(Duration::from_secs(600), "to speak", line);
+        let said = answers.receive_within(Duration::from_secs(600), "to speak", line);
         assert_eq!(said.unwrap(), "one\n");
         let began = Instant::now();
-        let hung = answers.within(Duration::from_secs(1), "an operation", line);
+        let hung = answers.receive_within(Duration::from_secs(1), "an operation", line);
         let hung = hung.unwrap_err();
         assert_eq!(hung.kind(), io::ErrorKind::TimedOut);
         assert!(hung.to_string().contains("an operation hangs"), "{hung}");
         child.kill().unwrap();
         child.wait().unwrap();
         let (mut child, mut answers) = worker("exec sleep 3600", || true);
-        let ended = answers.within(Duration::from_secs(600), "to speak", line);
+        let ended = answers.receive_within(Duration::from_secs(600), "to speak", line);
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::Interrupted);
         assert!(began.elapsed() < Duration::from_secs(300));
         child.kill().unwrap();

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::file;
-use crate::memory::PAGE;
+use crate::memory::PAGE_BYTES;
 use crate::params::Params;
+use crate::unnamed_file;
 
 /// The resources of an experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Takes {
+pub struct ResourceDemand {
     /// Bytes that a culprit may hold between its operations. There are two of them, the real one and the sham.
     pub held: u64,
     /// Bytes that an operation takes besides.
@@ -24,21 +24,21 @@ pub struct Takes {
 }
 
 /// An operation of more would take a minute and more, which no block has room for.
-const MOST_WORK: u64 = 64 << 30;
+const MAX_WORK_BYTES: u64 = 64 << 30;
 
 /// Bytes that victims and culprits take in any case: their stamps.
-const ALWAYS: u64 = 64 << 20;
+const STAMP_BYTES: u64 = 64 << 20;
 
-impl Takes {
+impl ResourceDemand {
     /// The demand of a culprit that holds the pages or bytes of its parameters.
     #[must_use]
-    pub fn plain(params: &Params) -> Self {
-        Self::held(in_pages(params.get("pages")).saturating_add(params.get("bytes")))
+    pub fn of_params(params: &Params) -> Self {
+        Self::of_memory(pages_to_bytes(params.get("pages")).saturating_add(params.get("bytes")))
     }
 
     /// The demand of a culprit that holds so much, and goes through it in an operation.
     #[must_use]
-    pub fn held(bytes: u64) -> Self {
+    pub fn of_memory(bytes: u64) -> Self {
         Self {
             held: bytes,
             work: bytes,
@@ -48,50 +48,50 @@ impl Takes {
 
     /// The same for a file on a disk.
     #[must_use]
-    pub fn file(bytes: u64) -> Self {
+    pub fn of_file(bytes: u64) -> Self {
         Self {
             disk: bytes,
-            ..Self::held(bytes)
+            ..Self::of_memory(bytes)
         }
     }
 
-    fn memory(&self) -> u64 {
-        [self.held, self.once, self.victim, ALWAYS]
+    fn total_memory(&self) -> u64 {
+        [self.held, self.once, self.victim, STAMP_BYTES]
             .iter()
             .fold(self.held, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// Why this machine has not enough room, if it has not.
     #[must_use]
-    pub fn lacks(&self) -> Option<String> {
-        self.lacks_in(quell_host::memory::available(), disk())
+    pub fn shortage(&self) -> Option<String> {
+        self.shortage_in(quell_host::memory::available(), free_disk())
     }
 
-    fn lacks_in(&self, memory: Option<u64>, disk: Option<(u64, PathBuf)>) -> Option<String> {
-        if self.work > MOST_WORK {
+    fn shortage_in(&self, memory: Option<u64>, disk: Option<(u64, PathBuf)>) -> Option<String> {
+        if self.work > MAX_WORK_BYTES {
             return Some(format!(
                 "an operation would go through {}, and {} are the most that make sense: take less",
-                Size(self.work),
-                Size(MOST_WORK)
+                MebibytesText(self.work),
+                MebibytesText(MAX_WORK_BYTES)
             ));
         }
         // A tenth is left to everybody else.
         let enough = |bytes: u64, there: u64| bytes <= there / 10 * 9;
         if let Some(there) = memory
-            && !enough(self.memory(), there)
+            && !enough(self.total_memory(), there)
         {
             return Some(format!(
                 "it takes {} of memory, and of {} that are to be had a tenth is left to others: take less (--set)",
-                Size(self.memory()),
-                Size(there)
+                MebibytesText(self.total_memory()),
+                MebibytesText(there)
             ));
         }
         let files = self.disk.saturating_mul(2);
         match disk {
             Some((there, folder)) if files > 0 && !enough(files, there) => Some(format!(
                 "it takes {} of disk, and of {} that are free in {} a tenth is left to others: take less (--set)",
-                Size(files),
-                Size(there),
+                MebibytesText(files),
+                MebibytesText(there),
                 folder.display()
             )),
             _ => None,
@@ -101,21 +101,21 @@ impl Takes {
 
 /// The bytes of so many pages.
 #[must_use]
-pub fn in_pages(pages: u64) -> u64 {
-    pages.saturating_mul(PAGE as u64)
+pub fn pages_to_bytes(pages: u64) -> u64 {
+    pages.saturating_mul(PAGE_BYTES as u64)
 }
 
-struct Size(u64);
+struct MebibytesText(u64);
 
-impl fmt::Display for Size {
+impl fmt::Display for MebibytesText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} MiB", self.0.div_ceil(1 << 20))
     }
 }
 
 /// The free bytes of the folder for files, and that folder.
-fn disk() -> Option<(u64, PathBuf)> {
-    file::folders().into_iter().find_map(|folder| {
+fn free_disk() -> Option<(u64, PathBuf)> {
+    unnamed_file::file_folders().into_iter().find_map(|folder| {
         let there = rustix::fs::statvfs(&folder).ok()?;
         Some((there.f_bavail.saturating_mul(there.f_frsize), folder))
     })
@@ -130,12 +130,12 @@ mod tests {
     /// refuses nothing.
     #[test]
     fn little_room_is_said() {
-        let takes = Takes {
+        let takes = ResourceDemand {
             held: 1 << 30,
             victim: 1 << 30,
-            ..Takes::default()
+            ..ResourceDemand::default()
         };
-        let why = |memory| takes.lacks_in(memory, None);
+        let why = |memory| takes.shortage_in(memory, None);
         assert_eq!(why(None), None);
         assert_eq!(why(Some(4 << 30)), None);
         let said = why(Some(3 << 30)).unwrap();
@@ -143,8 +143,8 @@ mod tests {
             said.contains("3136 MiB") && said.contains("3072 MiB"),
             "{said}"
         );
-        let file = Takes::file(1 << 30);
-        let disk = |bytes| file.lacks_in(None, Some((bytes, "/var/tmp".into())));
+        let file = ResourceDemand::of_file(1 << 30);
+        let disk = |bytes| file.shortage_in(None, Some((bytes, "/var/tmp".into())));
         assert_eq!(disk(4 << 30), None);
         assert!(disk(2 << 30).unwrap().contains("/var/tmp"));
     }
@@ -153,17 +153,17 @@ mod tests {
     /// is too much are refused on one of 8 GB, though each alone is in its range.
     #[test]
     fn products_are_bounded() {
-        for m in mechanism::ALL {
+        for m in mechanism::ALL_MECHANISMS {
             let defaults = Params::new(m.params, &[]).unwrap();
             let room = Some(16 << 30);
-            let lacks = (m.takes)(&defaults).lacks_in(room, Some((1 << 30, "/".into())));
+            let lacks = (m.takes)(&defaults).shortage_in(room, Some((1 << 30, "/".into())));
             assert_eq!(lacks, None, "{}", m.name);
         }
         let refused = |name: &str, said: &[(&str, u64)]| {
-            let m = mechanism::find(name).unwrap();
+            let m = mechanism::mechanism_by_name(name).unwrap();
             let said: Vec<_> = said.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
             let params = Params::new(m.params, &said).unwrap();
-            let lacks = (m.takes)(&params).lacks_in(Some(8 << 30), Some((1 << 30, "/".into())));
+            let lacks = (m.takes)(&params).shortage_in(Some(8 << 30), Some((1 << 30, "/".into())));
             assert!(lacks.is_some(), "{name} {said:?}");
         };
         refused("alloc-free", &[("bytes", 16 << 30), ("chunks", 1 << 16)]);

@@ -9,7 +9,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 /// # Errors
 ///
 /// The kernel's.
-pub(crate) fn of_a_worker() -> io::Result<()> {
+pub(crate) fn set_worker_signals() -> io::Result<()> {
     // The worker ends with the lab even if that is killed: a block would end by itself, but prepared memory may be gigabytes.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // Ctrl-C goes to every process of the terminal, and the lab decides which block is the last.

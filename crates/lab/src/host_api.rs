@@ -6,23 +6,23 @@ use std::time::Duration;
 use quell_event::{Backtraces, Interruption};
 
 use crate::judge::Judgement;
-use crate::process::Stop;
-use crate::round::{Measured, Round};
+use crate::round::{MeasuredBlock, Round};
+use crate::worker_handle::StopRequested;
 
 /// Sees all that interrupts the victim. It stands for the probe, so that the lab does not depend on it.
-pub trait Watch {
+pub trait VictimWatch {
     /// The interruptions since the last call.
     ///
     /// # Errors
     ///
     /// If the probe fails.
-    fn take(&mut self) -> anyhow::Result<Vec<Interruption>>;
+    fn take_interruptions(&mut self) -> anyhow::Result<Vec<Interruption>>;
     /// The number of records that it has lost so far.
     ///
     /// # Errors
     ///
     /// If the probe fails.
-    fn lost(&mut self) -> anyhow::Result<u64>;
+    fn lost_records(&mut self) -> anyhow::Result<u64>;
     /// The kernel's functions on both sides of the shootdowns of this process, where stacks are kept.
     ///
     /// # Errors
@@ -40,21 +40,22 @@ pub trait Watch {
 }
 
 /// The program that runs an experiment.
-pub trait Surroundings {
+pub trait ExperimentHost {
     /// The command that starts a worker.
-    fn worker(&self) -> Command;
+    fn worker_command(&self) -> Command;
     /// Watches this thread on this CPU, and keeps stacks if asked to.
     ///
     /// # Errors
     ///
     /// If this kernel or user lacks a requirement.
-    fn watch(&self, cpu: u32, tid: u32, stacks: bool) -> anyhow::Result<Box<dyn Watch>>;
+    fn start_watch(&self, cpu: u32, tid: u32, stacks: bool)
+    -> anyhow::Result<Box<dyn VictimWatch>>;
     /// Is called after each block; nothing is measured until it returns.
-    fn block(&self, _measured: &Measured) {}
+    fn block_done(&self, _measured: &MeasuredBlock) {}
     /// Is called after each round, with the number of rounds at which the lab judges next, and the latest judgement.
-    fn round(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>);
+    fn round_done(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>);
     /// Is called when the experiment takes so long, more than its budget.
-    fn stretched(&self, budget: Duration);
+    fn budget_stretched(&self, budget: Duration);
     /// Says, also in the middle of a block, whether somebody wants it to end.
-    fn stop(&self) -> Stop;
+    fn stop_requested(&self) -> StopRequested;
 }

@@ -2,53 +2,53 @@
 
 use quell_stats::Rng;
 
-use super::area::Area;
-use crate::memory::PAGE;
+use super::aligned_area::AlignedArea;
+use crate::memory::PAGE_BYTES;
 
 /// The size of a cache line.
-pub(super) const LINE: usize = 64;
+pub(super) const CACHE_LINE_BYTES: usize = 64;
 
 /// Cache lines in a page.
-const LINES: u64 = (PAGE / LINE) as u64;
+const LINES_PER_PAGE: u64 = (PAGE_BYTES / CACHE_LINE_BYTES) as u64;
 
 /// How lines lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lay {
+pub(super) enum LineLayout {
     /// One line after the other: as few pages as there can be.
     Packed,
     /// One line in each page.
     OneAPage,
 }
 
-impl Lay {
+impl LineLayout {
     /// Where a line lies.
     ///
     /// With one in each page at the same place, all lines would share the same few sets of a cache, which take part of the
     /// address below the page (64 sets of 64 bytes are one page). So the place within the page is spread by the golden
     /// ratio (Knuth, The Art of Computer Programming, volume 3, 6.4), which is also not in step with the page's number,
     /// that chooses among the sets of a larger cache.
-    pub(super) fn offset(self, line: usize) -> usize {
+    pub(super) fn line_offset(self, line: usize) -> usize {
         match self {
-            Self::Packed => line * LINE,
+            Self::Packed => line * CACHE_LINE_BYTES,
             Self::OneAPage => {
                 let spread = (line as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                line * PAGE + (spread % LINES) as usize * LINE
+                line * PAGE_BYTES + (spread % LINES_PER_PAGE) as usize * CACHE_LINE_BYTES
             }
         }
     }
 
     /// The bytes that so many lines take.
-    pub(super) fn bytes(self, lines: usize) -> usize {
+    pub(super) fn bytes_of_lines(self, lines: usize) -> usize {
         match self {
-            Self::Packed => lines * LINE,
-            Self::OneAPage => lines * PAGE,
+            Self::Packed => lines * CACHE_LINE_BYTES,
+            Self::OneAPage => lines * PAGE_BYTES,
         }
     }
 }
 
 /// The successor of each line: one cycle through all of them (Sattolo, "An algorithm to generate a random cyclic permutation",
 /// 1986).
-fn circle(lines: usize, rng: &mut Rng) -> Vec<usize> {
+fn random_cycle(lines: usize, rng: &mut Rng) -> Vec<usize> {
     let mut next: Vec<usize> = (0..lines).collect();
     for last in (1..lines).rev() {
         next.swap(last, rng.below(last));
@@ -57,22 +57,27 @@ fn circle(lines: usize, rng: &mut Rng) -> Vec<usize> {
 }
 
 /// Writes a cycle through the first so many lines of an area, and returns the first of them.
-pub(super) fn chain(area: &Area, lay: Lay, lines: usize, rng: &mut Rng) -> *mut u8 {
+pub(super) fn write_chain(
+    area: &AlignedArea,
+    lay: LineLayout,
+    lines: usize,
+    rng: &mut Rng,
+) -> *mut u8 {
     let lines = lines.max(1);
     assert!(
-        lay.bytes(lines) <= area.bytes(),
+        lay.bytes_of_lines(lines) <= area.bytes(),
         "{lines} lines have no room"
     );
-    let at = |line: usize| area.start().wrapping_add(lay.offset(line));
-    for (line, next) in circle(lines, rng).into_iter().enumerate() {
+    let at = |line: usize| area.start().wrapping_add(lay.line_offset(line));
+    for (line, next) in random_cycle(lines, rng).into_iter().enumerate() {
         // SAFETY: a line within the area, by the assertion above, and aligned to its size.
         unsafe { at(line).cast::<*mut u8>().write_volatile(at(next)) };
     }
     at(0)
 }
 
-/// Loads that one turn of [`follow`] is made of.
-pub(super) const TURN: u64 = 16;
+/// Loads that one turn of [`follow_chain`] is made of.
+pub(super) const LOADS_PER_TURN: u64 = 16;
 
 /// Follows a chain for so many turns of 16 loads, each of which needs the one before. In assembly, so that a load is
 /// one instruction however this crate was compiled.
@@ -82,7 +87,7 @@ pub(super) const TURN: u64 = 16;
 /// `from` must be a line of a chain whose area is still mapped.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(super) unsafe fn follow(from: *mut u8, turns: u64) -> *mut u8 {
+pub(super) unsafe fn follow_chain(from: *mut u8, turns: u64) -> *mut u8 {
     let mut at = from;
     // SAFETY: every load reads a line of the chain, which holds the address of another; nothing is written.
     unsafe {
@@ -108,9 +113,9 @@ pub(super) unsafe fn follow(from: *mut u8, turns: u64) -> *mut u8 {
 ///
 /// `from` must be a line of a chain whose area is still mapped.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) unsafe fn follow(from: *mut u8, turns: u64) -> *mut u8 {
+pub(super) unsafe fn follow_chain(from: *mut u8, turns: u64) -> *mut u8 {
     let mut at = from;
-    for _ in 0..turns.max(1) * TURN {
+    for _ in 0..turns.max(1) * LOADS_PER_TURN {
         // SAFETY: a line of the chain, which holds the address of another.
         at = unsafe { at.cast::<*mut u8>().read_volatile() };
     }
@@ -130,7 +135,7 @@ mod tests {
         /// Check that the order is one circle through all lines, whatever their number and the seed.
         #[test]
         fn one_circle(lines in 1_usize..3000, seed in any::<u64>()) {
-            let next = circle(lines, &mut Rng::new(seed));
+            let next = random_cycle(lines, &mut Rng::new(seed));
             let mut seen = BTreeSet::new();
             let mut at = 0;
             for _ in 0..lines {
@@ -145,11 +150,11 @@ mod tests {
         /// circles.
         #[test]
         fn chains_end_where_they_begin(pages in 1_usize..64, seed in any::<u64>()) {
-            let area = Area::new(64 * PAGE, false).unwrap();
-            for lay in [Lay::Packed, Lay::OneAPage] {
-                let first = chain(&area, lay, pages, &mut Rng::new(seed));
+            let area = AlignedArea::new(64 * PAGE_BYTES, false).unwrap();
+            for lay in [LineLayout::Packed, LineLayout::OneAPage] {
+                let first = write_chain(&area, lay, pages, &mut Rng::new(seed));
                 // SAFETY: the area is mapped until the end of this test.
-                let at = unsafe { follow(first, pages as u64) };
+                let at = unsafe { follow_chain(first, pages as u64) };
                 prop_assert_eq!(at, first);
             }
         }
@@ -162,10 +167,10 @@ mod tests {
             for (sets, most) in [(64, 3), (2048, 4)] {
                 let mut used = vec![0_usize; sets];
                 for line in from..from + lines {
-                    let offset = Lay::OneAPage.offset(line);
-                    prop_assert_eq!(offset / PAGE, line);
-                    prop_assert_eq!(offset % LINE, 0);
-                    used[offset / LINE % sets] += 1;
+                    let offset = LineLayout::OneAPage.line_offset(line);
+                    prop_assert_eq!(offset / PAGE_BYTES, line);
+                    prop_assert_eq!(offset % CACHE_LINE_BYTES, 0);
+                    used[offset / CACHE_LINE_BYTES % sets] += 1;
                 }
                 let share = lines.div_ceil(sets);
                 prop_assert!(used.iter().all(|n| *n <= most * share), "{sets} sets, {lines} lines: {:?}", used.iter().max());
@@ -176,8 +181,11 @@ mod tests {
     /// Check that packed lines touch each other.
     #[test]
     fn packed_is_packed() {
-        assert_eq!([0, 1, 64].map(|n| Lay::Packed.offset(n)), [0, 64, 4096]);
-        assert_eq!(Lay::Packed.bytes(64), PAGE);
-        assert_eq!(Lay::OneAPage.bytes(64), 64 * PAGE);
+        assert_eq!(
+            [0, 1, 64].map(|n| LineLayout::Packed.line_offset(n)),
+            [0, 64, 4096]
+        );
+        assert_eq!(LineLayout::Packed.bytes_of_lines(64), PAGE_BYTES);
+        assert_eq!(LineLayout::OneAPage.bytes_of_lines(64), 64 * PAGE_BYTES);
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::attribute::{Attributed, Class};
+use crate::attribute::{ClassifiedBlock, GapClass};
 
 /// The name of this contract.
-pub const SCHEMA: &str = "quell/lab-watch/1";
+pub const WATCH_SCHEMA: &str = "quell/lab-watch/1";
 
 /// Gaps of one class, or of one class by one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gaps {
+pub struct GapLengths {
     /// Lengths to three digits, and their number: some thousand entries, however long the watch is.
     lengths: BTreeMap<u64, u64>,
     /// Their sum, ns.
@@ -23,10 +23,10 @@ pub struct Gaps {
 }
 
 /// A percentile is published only if so many gaps lie beyond it.
-const BEYOND: u64 = 100;
+const MIN_GAPS_BEYOND: u64 = 100;
 
-impl Gaps {
-    fn add(&mut self, ns: u64) {
+impl GapLengths {
+    fn add_gap(&mut self, ns: u64) {
         self.count += 1;
         self.ns += ns;
         self.longest_ns = self.longest_ns.max(ns);
@@ -35,9 +35,9 @@ impl Gaps {
 
     /// So many of a thousand gaps are no longer than this, ns, to three digits; none where too few lie beyond.
     #[must_use]
-    pub fn at(&self, of_1000: u64) -> Option<u64> {
+    pub fn percentile_of_1000(&self, of_1000: u64) -> Option<u64> {
         let beyond = self.count * (1000 - of_1000.min(1000)) / 1000;
-        if beyond < BEYOND {
+        if beyond < MIN_GAPS_BEYOND {
             return None;
         }
         let rank = self.count - beyond;
@@ -58,50 +58,53 @@ fn three_digits(ns: u64) -> u64 {
 
 /// The sums of all blocks so far.
 #[derive(Clone, Debug, Default)]
-pub struct Watched {
+pub struct WatchTotals {
     /// The time that the victim wanted to run, ns.
     pub spun_ns: u64,
     /// The time that others had its CPU, ns.
     pub away_ns: u64,
     /// By class.
-    pub classes: BTreeMap<Class, Gaps>,
+    pub classes: BTreeMap<GapClass, GapLengths>,
     /// By class and process.
-    pub by: BTreeMap<(Class, u32), Gaps>,
+    pub by: BTreeMap<(GapClass, u32), GapLengths>,
     /// Shootdowns that interrupted the victim, and those of them that lie in a gap.
     pub matched: (u64, u64),
 }
 
-impl Watched {
+impl WatchTotals {
     /// Adds a block.
-    pub fn add(&mut self, block: &Attributed) {
+    pub fn add_block(&mut self, block: &ClassifiedBlock) {
         self.spun_ns += block.end_ns - block.begin_ns;
         self.away_ns += block.away_ns;
         self.matched.0 += block.hits;
         self.matched.1 += block.matched;
         for told in &block.gaps {
-            self.classes.entry(told.class).or_default().add(told.gap.ns);
+            self.classes
+                .entry(told.class)
+                .or_default()
+                .add_gap(told.gap.ns);
             if told.by != 0 {
                 let by = self.by.entry((told.class, told.by)).or_default();
-                by.add(told.gap.ns);
+                by.add_gap(told.gap.ns);
             }
         }
     }
 
     /// The JSON object; `name` finds the names of processes.
     #[must_use]
-    pub fn document(&self, cpu: u32, lost: u64, name: &dyn Fn(u32) -> String) -> Document {
-        let classes = self.classes.iter().map(|(class, gaps)| ClassRow {
+    pub fn to_document(&self, cpu: u32, lost: u64, name: &dyn Fn(u32) -> String) -> WatchDocument {
+        let classes = self.classes.iter().map(|(class, gaps)| WatchClassRow {
             class: *class,
             gaps: gaps.count,
             ns: gaps.ns,
-            p50: gaps.at(500),
-            p99: gaps.at(990),
+            p50: gaps.percentile_of_1000(500),
+            p99: gaps.percentile_of_1000(990),
             longest: gaps.longest_ns,
         });
-        let mut by: Vec<ByRow> = self
+        let mut by: Vec<WatchProcessRow> = self
             .by
             .iter()
-            .map(|((class, pid), gaps)| ByRow {
+            .map(|((class, pid), gaps)| WatchProcessRow {
                 class: *class,
                 pid: *pid,
                 comm: name(*pid),
@@ -110,8 +113,8 @@ impl Watched {
             })
             .collect();
         by.sort_by_key(|row| std::cmp::Reverse(row.ns));
-        Document {
-            schema: SCHEMA,
+        WatchDocument {
+            schema: WATCH_SCHEMA,
             cpu,
             spun_ns: self.spun_ns,
             away_ns: self.away_ns,
@@ -126,8 +129,8 @@ impl Watched {
 
 /// The JSON document.
 #[derive(Clone, Debug, Serialize)]
-pub struct Document {
-    /// [`SCHEMA`].
+pub struct WatchDocument {
+    /// [`WATCH_SCHEMA`].
     pub schema: &'static str,
     /// Which CPU.
     pub cpu: u32,
@@ -142,16 +145,16 @@ pub struct Document {
     /// Those that lie in a gap.
     pub matched: u64,
     /// By class.
-    pub classes: Vec<ClassRow>,
+    pub classes: Vec<WatchClassRow>,
     /// By class and process, the longest first.
-    pub by: Vec<ByRow>,
+    pub by: Vec<WatchProcessRow>,
 }
 
 /// Gaps of a class.
 #[derive(Clone, Debug, Serialize)]
-pub struct ClassRow {
+pub struct WatchClassRow {
     /// Which.
-    pub class: Class,
+    pub class: GapClass,
     /// Their number.
     pub gaps: u64,
     /// Their sum, ns.
@@ -166,9 +169,9 @@ pub struct ClassRow {
 
 /// Gaps of a class that a process made.
 #[derive(Clone, Debug, Serialize)]
-pub struct ByRow {
+pub struct WatchProcessRow {
     /// Which class.
-    pub class: Class,
+    pub class: GapClass,
     /// The process that ran instead, or asked for the call.
     pub pid: u32,
     /// Its name.
@@ -182,12 +185,12 @@ pub struct ByRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribute::Told;
-    use crate::block::Gap;
+    use crate::attribute::ClassifiedGap;
+    use crate::block::VictimGap;
 
-    fn told(class: Class, ns: u64, by: u32) -> Told {
-        Told {
-            gap: Gap { begin_ns: 10, ns },
+    fn told(class: GapClass, ns: u64, by: u32) -> ClassifiedGap {
+        ClassifiedGap {
+            gap: VictimGap { begin_ns: 10, ns },
             class,
             caused: false,
             by,
@@ -197,21 +200,21 @@ mod tests {
     /// Check that gaps are summed by class and by who made them, the worst first, and that what nobody made is of nobody.
     #[test]
     fn gaps_are_summed() {
-        let block = Attributed {
+        let block = ClassifiedBlock {
             begin_ns: 5,
             end_ns: 1_000_005,
             gaps: vec![
-                told(Class::Sched, 500, 7),
-                told(Class::Tlb, 2_000, 8),
-                told(Class::Tlb, 3_000, 8),
-                told(Class::None, 400, 0),
+                told(GapClass::Sched, 500, 7),
+                told(GapClass::Tlb, 2_000, 8),
+                told(GapClass::Tlb, 3_000, 8),
+                told(GapClass::None, 400, 0),
             ],
-            ..Attributed::default()
+            ..ClassifiedBlock::default()
         };
-        let mut watched = Watched::default();
-        watched.add(&block);
-        watched.add(&block);
-        let document = watched.document(3, 0, &|pid| format!("p{pid}"));
+        let mut watched = WatchTotals::default();
+        watched.add_block(&block);
+        watched.add_block(&block);
+        let document = watched.to_document(3, 0, &|pid| format!("p{pid}"));
         assert_eq!(document.spun_ns, 2_000_000);
         let rows: Vec<_> = document
             .by
@@ -220,27 +223,30 @@ mod tests {
             .collect();
         assert_eq!(rows, [("p8", 4, 10_000), ("p7", 2, 1_000)]);
         assert_eq!(document.classes.len(), 3);
-        assert_eq!(watched.classes[&Class::Tlb].longest_ns, 3_000);
+        assert_eq!(watched.classes[&GapClass::Tlb].longest_ns, 3_000);
     }
 
     /// Check that a percentile is told only with a hundred gaps beyond it, and that it is one of the gaps.
     #[test]
     fn percentiles_need_gaps() {
-        let mut gaps = Gaps::default();
-        (1..=199).for_each(|ns| gaps.add(ns));
-        assert_eq!(gaps.at(500), None);
-        (200..=1000).for_each(|ns| gaps.add(ns));
-        assert_eq!(gaps.at(500), Some(500));
-        assert_eq!(gaps.at(990), None);
+        let mut gaps = GapLengths::default();
+        (1..=199).for_each(|ns| gaps.add_gap(ns));
+        assert_eq!(gaps.percentile_of_1000(500), None);
+        (200..=1000).for_each(|ns| gaps.add_gap(ns));
+        assert_eq!(gaps.percentile_of_1000(500), Some(500));
+        assert_eq!(gaps.percentile_of_1000(990), None);
     }
 
     /// Check that percentiles are of all gaps, also of many: those that come late count as much as the first.
     #[test]
     fn late_gaps_count() {
-        let mut gaps = Gaps::default();
-        (0..1_500_000).for_each(|_| gaps.add(200));
-        (0..2_500_000).for_each(|_| gaps.add(1_234_567));
-        assert_eq!((gaps.at(250), gaps.at(500)), (Some(200), Some(1_230_000)));
+        let mut gaps = GapLengths::default();
+        (0..1_500_000).for_each(|_| gaps.add_gap(200));
+        (0..2_500_000).for_each(|_| gaps.add_gap(1_234_567));
+        assert_eq!(
+            (gaps.percentile_of_1000(250), gaps.percentile_of_1000(500)),
+            (Some(200), Some(1_230_000))
+        );
         assert_eq!(gaps.lengths.len(), 2);
     }
 }

@@ -2,33 +2,33 @@
 
 use quell_stats::{Difference, median, paired_difference};
 
-use crate::attribute::{Attributed, ppm};
+use crate::attribute::{ClassifiedBlock, ratio_ppm};
 
 /// The seed of the intervals, so that the same rounds always give the same ones.
-const SEED: u64 = 5;
+const INTERVAL_SEED: u64 = 5;
 
-pub(super) fn differ(
-    control: &[&Attributed],
-    arm: &[&Attributed],
-    of: fn(&Attributed) -> f64,
+pub(super) fn compare_blocks(
+    control: &[&ClassifiedBlock],
+    arm: &[&ClassifiedBlock],
+    of: fn(&ClassifiedBlock) -> f64,
 ) -> Difference {
     let pairs: Vec<(f64, f64)> = control
         .iter()
         .zip(arm)
         .map(|(c, a)| (of(c), of(a)))
         .collect();
-    paired_difference(&pairs, SEED)
+    paired_difference(&pairs, INTERVAL_SEED)
 }
 
 /// All stall but for the time that other threads took, ppm.
-pub(super) fn all_ppm(block: &Attributed) -> f64 {
+pub(super) fn all_ppm(block: &ClassifiedBlock) -> f64 {
     let gaps: u64 = block.gaps.iter().map(|t| t.gap.ns).sum();
-    ppm(gaps.saturating_sub(block.away_ns), block.ran_ns())
+    ratio_ppm(gaps.saturating_sub(block.away_ns), block.ran_ns())
 }
 
 /// Stall in gaps that are too short for another thread to have run, ppm of all time: without the probe nobody can tell which
 /// those are.
-pub(super) fn short_ppm(block: &Attributed) -> f64 {
+pub(super) fn short_ppm(block: &ClassifiedBlock) -> f64 {
     const SHORT_NS: u64 = 100_000;
     let gaps = block.gaps.iter().map(|t| t.gap.ns);
     let (short, long) = gaps.fold((0, 0), |(short, long), ns| {
@@ -38,11 +38,11 @@ pub(super) fn short_ppm(block: &Attributed) -> f64 {
             (short, long + ns)
         }
     });
-    ppm(short, (block.end_ns - block.begin_ns).saturating_sub(long))
+    ratio_ppm(short, (block.end_ns - block.begin_ns).saturating_sub(long))
 }
 
 /// The median length of the culprit's gaps, ns: a few long ones, of a fault that waits for a disk, would dominate the mean.
-pub(super) fn event_median(blocks: &[&Attributed]) -> Option<f64> {
+pub(super) fn median_caused_gap(blocks: &[&ClassifiedBlock]) -> Option<f64> {
     let gaps: Vec<f64> = blocks
         .iter()
         .flat_map(|b| &b.gaps)

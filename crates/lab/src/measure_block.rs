@@ -6,53 +6,53 @@ use std::time::{Duration, Instant};
 use quell_event::Interruption;
 
 use crate::arm::Arm;
-use crate::around::Watch;
-use crate::attribute::{Blame, attribute};
-use crate::block::Raw;
-use crate::daemons::daemons;
-use crate::mechanism::{Mechanism, Timing};
-use crate::process::{Stop, Worker};
-use crate::protocol::Block;
-use crate::round::{Invalid, Measured, Options};
-use crate::tsc::nanoseconds;
+use crate::attribute::{Blame, classify_gaps};
+use crate::block::RawBlock;
+use crate::host_api::VictimWatch;
+use crate::kernel_threads::kernel_thread_pids;
+use crate::mechanism::{OperationTiming, StallMechanism};
+use crate::protocol::BlockOrder;
+use crate::round::{ExperimentOptions, InvalidReason, MeasuredBlock};
+use crate::tsc::duration_ns;
+use crate::worker_handle::{StopRequested, WorkerHandle};
 
 /// The victim must have run for one part in so many of a block.
-const LEAST_RUN: u64 = 5;
+const MIN_RUN_DIVISOR: u64 = 5;
 
 /// The worker processes of an experiment.
-pub(crate) struct Workers {
+pub(crate) struct ExperimentWorkers {
     /// Victim and culprit in one process.
-    pub(crate) both: Worker,
+    pub(crate) both: WorkerHandle,
     /// A culprit in a process of its own.
-    pub(crate) sham: Worker,
+    pub(crate) sham: WorkerHandle,
     /// Whether somebody wants it to end.
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopRequested,
 }
 
-impl Workers {
+impl ExperimentWorkers {
     /// Runs a block of an arm.
-    pub(crate) fn block(
+    pub(crate) fn measure_block(
         &mut self,
         arm: Arm,
-        options: &Options,
-        mechanism: &Mechanism,
-        watch: &mut dyn Watch,
-    ) -> anyhow::Result<Measured> {
+        options: &ExperimentOptions,
+        mechanism: &StallMechanism,
+        watch: &mut dyn VictimWatch,
+    ) -> anyhow::Result<MeasuredBlock> {
         let once_after_ns = match mechanism.timing {
-            Timing::Repeated | Timing::Slow { .. } => None,
-            Timing::Once { after_ms, .. } => Some(after_ms * 1_000_000),
+            OperationTiming::Repeated | OperationTiming::Slow { .. } => None,
+            OperationTiming::Once { after_ms, .. } => Some(after_ms * 1_000_000),
         };
         if once_after_ns.is_some() {
             match arm {
                 Arm::Idle => {}
-                Arm::Sham => self.sham.prepare()?,
-                Arm::Real | Arm::Untraced => self.both.prepare()?,
+                Arm::Sham => self.sham.prepare_block()?,
+                Arm::Real | Arm::Untraced => self.both.prepare_block()?,
             }
         }
-        let block = |operate| Block {
-            ns: nanoseconds(options.block),
+        let block = |operate| BlockOrder {
+            ns: duration_ns(options.block),
             operate,
-            pace_ns: nanoseconds(options.pace),
+            pace_ns: duration_ns(options.pace),
             once_after_ns,
         };
         if let Some(switch) = mechanism.switch {
@@ -64,29 +64,29 @@ impl Workers {
             watch.resume()?;
         }
         // Interruptions between two blocks belong to neither.
-        watch.take()?;
-        let lost = watch.lost()?;
+        watch.take_interruptions()?;
+        let lost = watch.lost_records()?;
         let sham = arm == Arm::Sham;
         if sham {
-            self.sham.begin(block(true))?;
+            self.sham.begin_block(block(true))?;
         }
         self.both
-            .begin(block(arm == Arm::Real || arm == Arm::Untraced))?;
+            .begin_block(block(arm == Arm::Real || arm == Arm::Untraced))?;
         let mut seen = Vec::new();
-        self.wait(options.block, watch, &mut seen)?;
-        let mut raw = self.both.end()?;
+        self.wait_for_block(options.block, watch, &mut seen)?;
+        let mut raw = self.both.end_block()?;
         let culprit = if sham {
             // The operations are those of the sham, the gaps are those of the victim.
-            raw.ops = self.sham.end()?.ops;
+            raw.ops = self.sham.end_block()?.ops;
             self.sham.pid()
         } else {
             self.both.pid()
         };
-        seen.append(&mut watch.take()?);
-        let lost = watch.lost()? > lost;
+        seen.append(&mut watch.take_interruptions()?);
+        let lost = watch.lost_records()? > lost;
         // They are listed after the block, for the kernel's workers come and go.
-        let daemons = daemons(mechanism.daemons);
-        let whole = nanoseconds(options.block);
+        let daemons = kernel_thread_pids(mechanism.daemons);
+        let whole = duration_ns(options.block);
         let asleep = raw.begin_ns == 0;
         let raw = if asleep {
             without_gaps(raw, whole)
@@ -97,17 +97,17 @@ impl Workers {
             is_culprit: &|tgid| tgid == culprit || daemons.contains(&tgid),
             faults: mechanism.makes_faults,
         };
-        let block = attribute(raw, seen, &blame);
+        let block = classify_gaps(raw, seen, &blame);
         let invalid = if lost {
-            Some(Invalid::Lost)
-        } else if !asleep && block.ran_ns() < whole / LEAST_RUN {
-            Some(Invalid::Away)
+            Some(InvalidReason::Lost)
+        } else if !asleep && block.ran_ns() < whole / MIN_RUN_DIVISOR {
+            Some(InvalidReason::Away)
         } else if arm != Arm::Idle && !block.is_operated() {
-            Some(Invalid::NoOperation)
+            Some(InvalidReason::NoOperation)
         } else {
             None
         };
-        Ok(Measured {
+        Ok(MeasuredBlock {
             arm,
             block,
             invalid,
@@ -115,17 +115,17 @@ impl Workers {
     }
 
     /// Reads the probe every 0.1 s, so that its ring does not fill.
-    fn wait(
+    fn wait_for_block(
         &mut self,
         time: Duration,
-        watch: &mut dyn Watch,
+        watch: &mut dyn VictimWatch,
         seen: &mut Vec<Interruption>,
     ) -> anyhow::Result<()> {
-        const NAP: Duration = Duration::from_millis(100);
+        const PROBE_READ_INTERVAL: Duration = Duration::from_millis(100);
         let until = Instant::now() + time;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
-            std::thread::sleep(left.min(NAP));
-            seen.append(&mut watch.take()?);
+            std::thread::sleep(left.min(PROBE_READ_INTERVAL));
+            seen.append(&mut watch.take_interruptions()?);
             if (self.stop)() {
                 return Err(io::Error::from(io::ErrorKind::Interrupted).into());
             }
@@ -135,7 +135,7 @@ impl Workers {
 }
 
 /// The block of a victim that slept: it spans the operations, so that all of them count.
-fn without_gaps(mut raw: Raw, whole: u64) -> Raw {
+fn without_gaps(mut raw: RawBlock, whole: u64) -> RawBlock {
     let first = raw.ops.first().map_or(raw.told_ns, |op| op.begin_ns);
     let last = raw.ops.last().map_or(0, |op| op.end_ns);
     raw.begin_ns = first;
