@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[must_use]
 pub fn read_tsc() -> u64 {
     let mut cpu = 0;
-    // SAFETY: both instructions are in every x86-64 CPU that `is_usable` accepts; they touch no memory but `cpu`.
+    // SAFETY: both instructions are in every x86-64 CPU that `is_tsc_usable` accepts; they touch no memory but `cpu`.
     unsafe {
         let tsc = core::arch::x86_64::__rdtscp(&raw mut cpu);
         core::arch::x86_64::_mm_lfence();

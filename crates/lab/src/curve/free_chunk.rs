@@ -110,7 +110,7 @@ impl CurveBench for FreeBench {
             }
             match self.how {
                 FreeMethod::Untouched | FreeMethod::Munmap { .. } => {
-                    batch.time_operation(|| area.unmap())?
+                    batch.time_operation(|| area.unmap())?;
                 }
                 FreeMethod::DontNeed { piece } => batch.time_operation(|| {
                     for offset in (0..bytes).step_by(piece) {

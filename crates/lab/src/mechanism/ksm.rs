@@ -93,7 +93,7 @@ impl Culprit for Ksm {
                 self.mapping
                     .start()
                     .add(at + PAGE_BYTES - 1)
-                    .write_volatile(0)
+                    .write_volatile(0);
             };
         }
         self.wait_until_merged()
