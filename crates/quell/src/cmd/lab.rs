@@ -78,7 +78,7 @@ fn list() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is measured by a verb of its own, for it compares programs and not arms.
+/// Verbs of their own that measure too, for they compare programs and not arms.
 const VERBS: &[(&str, &str)] = &[
     (
         "seed-madv",
@@ -139,7 +139,7 @@ fn budget(text: &str) -> anyhow::Result<Duration> {
         })
 }
 
-/// What the file and the flags say of an experiment; the flags last.
+/// The parameters of an experiment, from the file and from the flags; the flags win.
 fn parameters(args: &LabRunArgs, m: &StallMechanism, only: bool) -> anyhow::Result<Params> {
     let mut said: Vec<(String, u64)> = Vec::new();
     if let Some(path) = &args.config {

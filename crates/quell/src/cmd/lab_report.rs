@@ -1,4 +1,4 @@
-//! `quell lab report`: what results say, in text, as a page, and in the forms of other tools.
+//! `quell lab report`: results as text, as a page, and in the forms of other tools.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn report_curves(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What can't be meant is refused before anything is read or written.
+/// Refuses arguments that can't be meant before anything is read or written.
 fn check(args: &LabReportArgs, outputs: &[&Path]) -> anyhow::Result<()> {
     let is_stdout = |path: &&&Path| path.as_os_str() == "-";
     let to_stdout = outputs.iter().filter(is_stdout).count() + usize::from(args.json);
@@ -157,8 +157,8 @@ fn write(
     show::unless_gone(written).with_context(|| format!("can't write {}", path.display()))
 }
 
-/// `lat.hgrm` becomes `lat.munmap.real.hgrm`; with a number where a file holds one experiment several times. What is
-/// read may hold any name, and none leads elsewhere.
+/// `lat.hgrm` becomes `lat.munmap.real.hgrm`; with a number where a file holds one experiment several times. A file of results
+/// may hold any name, and none leads to another folder.
 fn beside(path: &Path, one: &Turns<'_>, named: &[PathBuf]) -> PathBuf {
     let clean = |name: &str| -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);

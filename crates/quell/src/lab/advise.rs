@@ -1,4 +1,4 @@
-//! `quell lab advise`: which of doctor's rules matter on this machine, by what the lab measures on it.
+//! `quell lab advise`: the rules of doctor that matter on this machine, by measurements of the lab.
 
 mod links;
 
@@ -28,7 +28,7 @@ use crate::show::units::{count, time};
 use crate::usage::usage;
 use links::{LINKS, Link};
 
-/// What the lab says of a rule.
+/// The lab's evidence on a rule.
 #[derive(Clone, Debug, Serialize)]
 struct Measured {
     experiment: String,
@@ -36,7 +36,7 @@ struct Measured {
     verdict: Option<LabVerdict>,
     /// In a sentence.
     said: String,
-    /// Stall, ppm of the victim's time; nothing where it can't be told.
+    /// Stall, ppm of the victim's time; none where it can't be known.
     stall_ppm: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ impl Advice {
     }
 }
 
-/// What was run: the name of the link, and the summary or why it can't run here.
+/// An experiment that ran: the name of the link, and the summary or why it can't run here.
 type Told = (String, Result<ExperimentSummary, String>);
 
 #[derive(Serialize)]
@@ -129,7 +129,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// What doctor finds on this machine, before the lab changes anything of it.
+/// Doctor's findings on this machine, before the lab changes anything of it.
 fn findings() -> Vec<Finding> {
     let evidence = HarmEvidence::default();
     let look = SystemView::new(Path::new("/"), None, WorkloadProfile::default(), &evidence);
@@ -214,7 +214,7 @@ fn told(link: &Link, summary: &ExperimentSummary) -> Measured {
         experiment,
         verdict: Some(summary.verdict),
         said,
-        // what can't be told ranks nothing
+        // An unknown stall ranks nothing.
         stall_ppm: is_known.then_some(e.stall_ppm.difference),
     }
 }
@@ -233,7 +233,7 @@ fn rank(a: &Advice, b: &Advice) -> std::cmp::Ordering {
     b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then(b.2.cmp(&a.2))
 }
 
-/// A heading, and what belongs under it.
+/// A heading, and whether advice belongs under it.
 type Part<'a> = (&'static str, &'a dyn Fn(&Advice) -> bool);
 
 fn text(advice: &[Advice]) -> String {

@@ -1,4 +1,4 @@
-//! `quell lab allocators`: what free() of each allocator of the system does to a thread that has nothing to do with it.
+//! `quell lab allocators`: the effect that free() of each allocator of the system has on a thread that has nothing to do with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::show::emit;
 use crate::show::table::Table;
 use crate::usage::usage;
 
-/// What an allocator's library is called, of those that programs run with in place of their own.
+/// The names of the libraries of allocators that programs run with in place of their own.
 const NAMES: [&str; 3] = ["libjemalloc.so", "libmimalloc.so", "libtcmalloc_minimal.so"];
 
 /// The allocator that quell's own C library has.
@@ -75,7 +75,7 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
                 Some(library) => Allocator::Preloaded(library.clone()),
             }),
         };
-        // what one does not do, the others may
+        // Where one allocator fails, the others may work.
         let summary = match within(m, &params, &options, &around) {
             Ok(summary) => summary,
             Err(err) => {
@@ -130,7 +130,7 @@ fn libraries(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     named.iter().map(there).collect()
 }
 
-/// What it is, with its version where that can be told.
+/// The allocator's name, with its version where that can be found.
 fn name(library: &Path) -> String {
     let file = library.file_name().unwrap_or(library.as_os_str());
     let found = recognise_file(library).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Curves, as `quell lab run` runs them: on this machine, told in text and JSON.
+//! Curves, as `quell lab run` runs them: on this machine, printed as text and JSON.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -98,7 +98,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
     Ok(Some(ExitCode::from(u8::from(failed))))
 }
 
-/// What was said that means nothing for a curve.
+/// The first option that means nothing for a curve.
 fn ignored(args: &LabRunArgs) -> Option<&'static str> {
     let flags = [
         ("--set", !args.set.is_empty()),
@@ -118,7 +118,7 @@ fn ignored(args: &LabRunArgs) -> Option<&'static str> {
 /// Runs one. Beside it is whether all that was set up for it was taken back.
 fn one(curve: &'static Curve, options: &CurveOptions) -> anyhow::Result<(CurveSummary, bool)> {
     let guarded = GuardedSettings::set_up(&mut guard(), curve.wants).unwrap_or_else(|why| {
-        // what needs it is missing from the curve, which says so too
+        // The series that needs it is missing from the curve, which says so too.
         say!("quell: {why}");
         None
     });

@@ -1,4 +1,4 @@
-//! Results for other tools: what of them goes into which form.
+//! Results for other tools: the figures that each form takes.
 
 use quell_export::influx::InfluxPoint;
 use quell_export::lab::{Gap, Timeline, Turns};
@@ -56,11 +56,11 @@ fn gaps(arm: &ArmSummary) -> Vec<Gap<'_>> {
     .collect()
 }
 
-/// What all points are of.
+/// The measurement of all points.
 const MEASUREMENT: &str = "quell_lab";
-/// The class of what is not of one class.
+/// The class of figures that are not of one class.
 const ALL: &str = "all";
-/// The arm of what is of two.
+/// The arm of figures that compare two.
 const EFFECT: &str = "real-less-sham";
 
 /// Lines for InfluxDB: a point for each class of each arm, one for each arm, and one for the effect. Those of the

@@ -1,5 +1,5 @@
-//! The results of a run, in the file that they are kept in: as a whole at any time, and what was there before until
-//! there is a first one.
+//! The results of a run, in the file where they are kept: it is whole at any time, and has its old contents until there is a
+//! first result.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::show::{self, Replace};
 
-/// The file, and what is known so far.
+/// The file, and the results so far.
 #[derive(Debug)]
 pub(crate) struct Kept<'a> {
     file: &'a Path,

@@ -1,4 +1,4 @@
-//! What is measured, sent on as it is: InfluxDB's line protocol, a point for each block as it ends.
+//! Measurements, sent on as they are made: InfluxDB's line protocol, a point for each block as it ends.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use super::export::whole;
 use crate::clock::{monotonic_ns, wall_ns};
 use crate::usage::usage;
 
-/// What points are of: blocks; moments that are about something; gaps of experiments that do one thing once.
+/// The measurements of points: blocks; moments with a meaning; gaps of experiments that do one thing once.
 const BLOCK: &str = "quell_lab_block";
 const MARK: &str = "quell_lab_mark";
 const GAP: &str = "quell_lab_gap";
 
-/// The class of what is not of one class.
+/// The class of figures that are not of one class.
 const ALL: &str = "all";
 
 /// Gaps of a block that are sent.

@@ -1,7 +1,7 @@
-//! One lab at a time: two are each other's noise, and what one has set up the other would take for the system's own.
+//! One lab at a time: two are each other's noise, and one would take the settings of the other for the system's own.
 //!
-//! The lock is a file's (flock(2)), so that it goes with whoever holds it, however that ends. What sets up the system
-//! holds it too: a lab that was killed is over when all is taken back.
+//! The lock is a file's (flock(2)), so that it goes with its holder, however that ends. The process that sets up the system holds
+//! it too: a lab that was killed is over when all is taken back.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -110,7 +110,7 @@ fn hold(mut file: File, beside: Beside) -> Result<File, String> {
     match taken {
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
-            // what can't be read names nobody
+            // A file that can't be read names nobody.
             let _ = file.read_to_string(&mut pid);
             Err(by(pid.trim(), Path::new("/proc")))
         }

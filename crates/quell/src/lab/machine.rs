@@ -1,11 +1,11 @@
-//! On what an experiment was run.
+//! The machine on which an experiment was run.
 
 use std::fs;
 
 use quell_lab::summary::MachineSummary;
 use quell_lab::tsc;
 
-/// What /proc says of this machine.
+/// This machine by /proc.
 pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> MachineSummary {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let value = |key: &str| {

@@ -11,7 +11,7 @@ use crate::cli::Target;
 use crate::launch::{Output, Usage};
 use crate::target::{End, Watch};
 
-/// What was counted, and what it used.
+/// The counts of a run, and the resources that it used.
 pub(super) struct Run {
     pub(super) tally: Tally,
     pub(super) usage: Usage,

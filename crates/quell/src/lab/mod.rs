@@ -1,4 +1,4 @@
-//! The lab, as `quell lab` runs it: with the probe, on this machine, told in text.
+//! The lab, as `quell lab` runs it: with the probe, on this machine, printed as text.
 
 mod advise;
 mod allocators;

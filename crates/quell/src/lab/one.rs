@@ -12,7 +12,7 @@ use quell_lab::system::GuardedSettings;
 
 use super::{Around, Live, Progress, guard, machine};
 
-/// What became of an experiment.
+/// The end of an experiment.
 #[derive(Debug)]
 pub(crate) enum Ran {
     /// It has its result.
@@ -23,8 +23,8 @@ pub(crate) enum Ran {
     Failed(anyhow::Error),
 }
 
-/// Runs one, and sends each block where `live` goes. Beside what became of it is what could not be taken back of what
-/// was set up for it.
+/// Runs an experiment, and sends each block where `live` goes. Beside its end it returns the settings that could not be taken
+/// back.
 pub(crate) fn one(
     m: &'static StallMechanism,
     params: &Params,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::show::table::plain;
 use crate::usage::usage;
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug)]
 pub(crate) struct Results {
     /// In the file's order; at least one.
@@ -59,7 +59,7 @@ pub(crate) fn results(path: &Path) -> anyhow::Result<Results> {
 ///
 /// It holds a curve and then something else.
 pub(crate) fn curve_file(path: &Path) -> anyhow::Result<Option<Vec<CurveSummary>>> {
-    // what can't be read is said by whoever reads it as results
+    // A file that can't be read is reported when it is read as results.
     let bytes = read(path, MOST).unwrap_or_default();
     let values = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
     let mut all = Vec::new();
@@ -84,7 +84,7 @@ pub(crate) fn curve_file(path: &Path) -> anyhow::Result<Option<Vec<CurveSummary>
     Ok((!all.is_empty()).then_some(all))
 }
 
-/// The results in a file's bytes, or what is wrong with it: the end of a sentence that begins with its name.
+/// The results in a file's bytes, or the fault of the file: the end of a sentence that begins with its name.
 fn parse(bytes: &[u8]) -> Result<Vec<ExperimentSummary>, String> {
     let mut all = Vec::new();
     for value in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>() {

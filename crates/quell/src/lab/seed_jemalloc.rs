@@ -24,11 +24,11 @@ use crate::usage::usage;
 /// Operations of each of the two threads.
 const OPERATIONS: u64 = 4000;
 
-/// A setting, and what it is called.
+/// A setting, and its name.
 type Setting = (&'static str, &'static str);
 
 const SHIPPED: Setting = ("as shipped", "");
-/// What jemalloc's maintainer told ByteDance.
+/// The advice of jemalloc's maintainer to ByteDance.
 const OFF_5: Setting = (
     "decay off, from 5.0 on",
     "dirty_decay_ms:-1,muzzy_decay_ms:-1",
@@ -37,11 +37,11 @@ const ONCE_5: Setting = (
     "decay at once, from 5.0 on",
     "dirty_decay_ms:0,muzzy_decay_ms:0",
 );
-/// What helped with the 4.2 that the service had.
+/// The setting that helped with the 4.2 that the service had.
 const OFF_4: Setting = ("decay off, 4.1 to 4.5", "purge:decay,decay_time:-1");
 const ONCE_4: Setting = ("decay at once, 4.1 to 4.5", "purge:decay,decay_time:0");
 
-/// What the document says, and why the same is not to be seen here.
+/// The document's words, and why the same is not to be seen here.
 #[derive(Serialize)]
 struct Document {
     name: &'static str,
@@ -82,7 +82,7 @@ struct Row {
     system_ns: f64,
 }
 
-/// A jemalloc with a setting, and what its runs said.
+/// A jemalloc with a setting, and the results of its runs.
 struct Case {
     library: PathBuf,
     version: String,
@@ -138,7 +138,7 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the hidden verb does: the service, over whatever malloc there is.
+/// Runs the service of the hidden verb, over the malloc that the process has.
 pub(crate) fn churn_run(seed: u64) -> anyhow::Result<()> {
     preload::check_preloaded()?;
     churn::run_churn(OPERATIONS, seed);

@@ -142,7 +142,7 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the hidden verb does: the document's program, which says how many calls it made.
+/// Runs the document's program for the hidden verb, which prints the number of its calls.
 pub(crate) fn madv_run(threads: usize, calls: u64, touch: bool) -> anyhow::Result<()> {
     let made = madv::run_madv(threads, calls, touch)?;
     emit(&mut anstream::stdout(), &format!("{made}\n"))
@@ -171,7 +171,7 @@ fn one(threads: usize, calls: u64, touch: bool) -> anyhow::Result<Row> {
     })
 }
 
-/// Waits by powers of two, from the document's lowest on; what is below is in the first, what is above in the last.
+/// Waits by powers of two, from the document's lowest on; shorter ones are in the first, longer ones in the last.
 fn octaves(wait: &Histogram) -> Vec<u64> {
     let mut out = vec![0; DOCUMENT[0].octaves.len()];
     for (lowest, n) in wait.used_buckets() {

@@ -1,4 +1,4 @@
-//! What an experiment has around it: workers of this same program, the probe, and somebody who watches.
+//! The host of an experiment: workers of this same program, the probe, and the progress that a user sees.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::launch::signals;
 pub(crate) struct Around<'a> {
     pub(crate) progress: Progress,
     pub(crate) live: Option<Running<'a>>,
-    /// What the workers have for an allocator, where that is not left as it is.
+    /// The allocator of the workers, where that is not the default.
     pub(super) allocator: Option<Allocator>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn again(words: [OsString; 2]) -> Command {
     command
 }
 
-/// What sets the system up.
+/// The command that sets the system up.
 pub(crate) fn guard() -> Command {
     let mut command = again(guard_words());
     hand_on(&mut command);
@@ -55,7 +55,7 @@ pub(crate) fn worker() -> Command {
     again(worker_words())
 }
 
-/// Says what this kernel or user lacks for the probe, before anything is set up or begun.
+/// Reports a requirement of the probe that this kernel or user lacks, before anything is set up or begun.
 pub(crate) fn check(victim_cpu: u32) -> anyhow::Result<()> {
     let own = rustix::thread::gettid()
         .as_raw_nonzero()

@@ -1,4 +1,4 @@
-//! An experiment told in text.
+//! An experiment as text.
 
 use std::fmt::Write as _;
 
@@ -68,7 +68,7 @@ pub(super) fn per_op(n: f64) -> String {
     }
 }
 
-/// What may come from a file that somebody else made, without what a terminal acts on.
+/// A summary that may come from a file that somebody else made, without the characters that a terminal acts on.
 fn cleaned(summary: &ExperimentSummary) -> ExperimentSummary {
     let mut summary = summary.clone().without_pictures();
     let ExperimentSummary {
@@ -252,7 +252,7 @@ fn arms(summary: &ExperimentSummary) -> String {
                 "0".to_owned(),
                 arm.all_invalid().to_string(),
             ];
-            // of what no block is valid nothing is known
+            // Nothing is known of an arm without a valid block.
             row.resize(ARMS.len(), "-".to_owned());
             table.row(row);
             continue;

@@ -1,4 +1,4 @@
-//! `quell lab watch`: what hits a CPU, seen by a thread that wants to run there all the time.
+//! `quell lab watch`: the interrupts of a CPU, seen by a thread that wants to run there all the time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use crate::show::units::{count, percent, time};
 use crate::target::{End, Watch};
 use crate::usage::usage;
 
-/// So long is a block: what lies between two is not seen, some µs.
+/// The length of a block: some µs between two are not seen.
 const BLOCK: Duration = Duration::from_millis(250);
 
 /// The negative control, which has a victim as any other: its culprit is never asked to work.
@@ -44,7 +44,7 @@ pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
     over.see_through(&args.command, watched)
 }
 
-/// Looks until the watch ends, and prints what was seen.
+/// Looks until the watch ends, and prints the gaps.
 fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     let (victim_cpu, culprit_cpu) = place(Some(args.cpu), None)?;
     let known = mechanism::mechanism_by_name(AT_REST).map_or(&[][..], |m| m.params);
@@ -62,7 +62,7 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     names.call(spinner.pid(), "quell (it looks)");
     let mut watched = WatchTotals::default();
     over.start(None, &Scope::All)?;
-    // only classes are told here: nobody is blamed
+    // Classes alone are of interest here: nobody is blamed.
     let blame = Blame {
         is_culprit: &|_| false,
         faults: false,
@@ -120,7 +120,7 @@ impl Names {
     }
 }
 
-/// What one must know to read it.
+/// The caution that a reader needs.
 const CAREFUL: &str = "
 The thread that looks takes half of this CPU from a program that runs there. It sees what hits the CPU while it has
 the CPU itself: shootdowns of an address space that is not loaded then reach nobody there. What hits a program in

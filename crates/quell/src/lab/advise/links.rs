@@ -1,19 +1,19 @@
-//! What the short set is, and which rules each part of it speaks to.
+//! The short set of experiments, and the rules that each of them is evidence for.
 
 use quell_lab::attribute::GapClass;
 
-/// What an experiment is evidence for.
+/// The rules that an experiment is evidence for.
 pub(super) struct Link {
     pub(super) experiment: &'static str,
     /// Its parameters that are not the defaults.
     pub(super) set: &'static [(&'static str, u64)],
-    /// In the idle arm this class, and not what the culprit did.
+    /// The gaps of this class in the idle arm are the evidence, and not the culprit's effect.
     pub(super) idle: Option<GapClass>,
     pub(super) rules: &'static [&'static str],
 }
 
-/// The short set, and the rules that each part of it speaks to: those whose hazard makes the kernel do what the
-/// experiment does, or that are about what the idle arm shows.
+/// The short set, and the rules that each part of it is evidence for: those whose hazard makes the kernel do the same as the
+/// experiment, or whose subject the idle arm shows.
 pub(super) const LINKS: &[Link] = &[
     Link {
         experiment: "untouched",
@@ -117,7 +117,7 @@ pub(super) const LINKS: &[Link] = &[
 ];
 
 impl Link {
-    /// The experiment with what is not its default.
+    /// The experiment with the parameters that are not its defaults.
     pub(super) fn name(&self) -> String {
         let set = self.set.iter().map(|(name, n)| format!(" {name}={n}"));
         self.experiment.to_owned() + &set.collect::<String>()

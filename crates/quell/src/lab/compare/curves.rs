@@ -15,7 +15,7 @@ use crate::show::table::{Table, plain};
 
 const SCHEMA: &str = "quell/lab-compare-curves/1";
 
-/// A file of curves: its name and what it holds.
+/// A file of curves: its name and its curves.
 pub(crate) type NamedCurves = (String, Vec<CurveSummary>);
 
 /// Both sides.

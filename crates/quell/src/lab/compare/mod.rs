@@ -43,7 +43,7 @@ struct Pair<'a> {
     more_b: Vec<&'a ExperimentSummary>,
 }
 
-/// What can be said of the effect.
+/// The change of the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Change {
@@ -55,7 +55,7 @@ enum Change {
     None,
 }
 
-/// What is not alike, so that a change may have another reason.
+/// A condition that differs, so that a change may have another reason.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Differs {
     what: String,
@@ -91,12 +91,12 @@ fn again<'a>(side: &[&'a Named], first: &ExperimentSummary) -> Vec<&'a Experimen
     others.filter_map(|f| f.1.all.iter().find(same)).collect()
 }
 
-/// A file: its name and what it holds.
+/// A file: its name and its results.
 pub(crate) type Named = (String, Results);
 
 impl<'a> Comparison<'a> {
-    /// Lays the results of one name beside each other; where there are several of a name, those with the same
-    /// parameters first. The first file of a side says what there is, the rest are more runs of that.
+    /// Lays the results of one name beside each other; where there are several of a name, those with the same parameters first.
+    /// The first file of a side lists the results, the rest are more runs of them.
     pub(crate) fn new(a: &[&'a Named], b: &[&'a Named]) -> Self {
         let of = |side: &[&'a Named]| -> Vec<File<'a>> {
             let file = |(path, results): &&'a Named| File {
@@ -155,7 +155,7 @@ impl<'a> Comparison<'a> {
         self.pairs.is_empty()
     }
 
-    /// What each side has, and the other has not.
+    /// The results that only one side has, for each side.
     pub(crate) fn apart(&self) -> (String, String) {
         (
             plain(&self.only_a.join(", ")),

@@ -1,4 +1,4 @@
-//! One experiment on both sides: what changed, whether that may be claimed, and what is not alike.
+//! One experiment on both sides: its change, whether that may be claimed, and the conditions that differ.
 
 use std::cmp::Ordering;
 
@@ -56,7 +56,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// What a claim goes by: the logarithm of what an operation costs, where each run has such a cost; else ppm.
+    /// The figures that a claim rests on: the logarithm of the cost of an operation, where each run has such a cost; else ppm.
     fn measure(&self) -> (Vec<f64>, Vec<f64>) {
         let costs = |s: &ExperimentSummary| s.stall_ns_per_op().filter(|ns| *ns > 0.0);
         if self.runs().all(|s| costs(s).is_some()) {
@@ -90,7 +90,7 @@ impl<'a> Pair<'a> {
         s.effect.stall_ppm
     }
 
-    /// Of the effect only where A has one: the ratio to what may be nothing says nothing.
+    /// The ratio of the effects, only where A has one: a ratio to a figure that may be zero says nothing.
     pub(super) fn stall_ratio(&self) -> Option<f64> {
         let (a, b) = (self.stall(self.a), self.stall(self.b));
         let has_effect = a.ci95.0.is_some_and(|low| low > 0.0);
@@ -172,7 +172,7 @@ fn differs(one: &ExperimentSummary, other: &ExperimentSummary) -> Vec<Differs> {
     all
 }
 
-/// On what both were measured.
+/// The differences between the machines of both.
 pub(super) fn machines(
     a: &MachineSummary,
     b: &MachineSummary,

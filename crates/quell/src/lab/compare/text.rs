@@ -140,7 +140,7 @@ fn one(out: &mut String, pair: &Pair<'_>, family: usize) {
     out.push_str(&table.text());
 }
 
-/// How a figure is told.
+/// A format of a figure.
 type Told = fn(f64) -> String;
 
 fn ns(n: f64) -> String {
