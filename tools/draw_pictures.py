@@ -65,8 +65,8 @@ def run(*command: object) -> None:
         sys.exit(f"draw-pictures: {' '.join(map(str, command))} ended with {done.returncode}")
 
 
-def play(command: list[str], keys: bytes, seconds: float) -> pyte.Screen:
-    """The screen of a terminal in which a command has run for so long, with these keys pressed; then the command is ended."""
+def play(command: list[str], seconds: float) -> pyte.Screen:
+    """The screen of a terminal in which a command has run for so long; then the command is ended."""
     screen = pyte.Screen(COLUMNS, LINES)
     stream = pyte.ByteStream(screen)
     child, terminal = pty.fork()
@@ -76,7 +76,6 @@ def play(command: list[str], keys: bytes, seconds: float) -> pyte.Screen:
         os.execv(command[0], command)
     try:
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-        os.write(terminal, keys)
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if select.select([terminal], [], [], left)[0]:
@@ -121,7 +120,7 @@ def main() -> None:
         run(quell, "report", work / "demo.quell", "--html", work / "page.html")
         photograph(work / "page.html", folder / "page.png")
 
-        (work / "top.html").write_text(as_html(play([quell, "top", "--", *PROGRAM], b"t", WATCHED)), encoding="utf-8")
+        (work / "top.html").write_text(as_html(play([quell, "top", "--", *PROGRAM], WATCHED)), encoding="utf-8")
         photograph(work / "top.html", folder / "top.png", None)
 
         run(quell, "lab", "run", "munmap", "--budget", "20s", "-o", work / "lab.jsonl")
