@@ -428,7 +428,8 @@ fn nothing_to_win() {
         "--",
         &example("spends"),
         "nothing",
-        if emulated() { "20000" } else { "1000" },
+        // long enough that some samples of a shootdown that others ask for prove nothing
+        if emulated() { "20000" } else { "5000" },
     ]);
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(text.contains("nothing to win here"), "{text}");
