@@ -105,9 +105,11 @@ fn crashing_library_is_left_out() {
     assert_eq!(left_out["runs"], left_out["failed"]);
     assert!(left_out["failed"].as_u64() >= Some(2) && left_out["singled_out"] == true);
     assert_eq!(names(&proof["plan"]), ["shim.zero"]);
-    assert_eq!(proof["pairs"], 5);
-    let after = &proof["metrics"]["shootdowns"]["after"];
-    assert_eq!(after.as_array().map(Vec::len), Some(5));
+    // five, and more where a gain can't be settled by so few, as on a machine that others use too
+    let pairs = proof["pairs"].as_u64().expect("a number");
+    assert!([5, 10, 20].contains(&pairs), "{pairs} pairs");
+    let after = proof["metrics"]["shootdowns"]["after"].as_array();
+    assert_eq!(after.map(|after| after.len() as u64), Some(pairs));
     // Which of the others are, on a machine that others use too, is up to chance.
     assert_eq!(proof["metrics"]["page_faults"]["verdict"], "better");
     let environment = proof["environment"]["LD_PRELOAD"].as_str().expect("a list");

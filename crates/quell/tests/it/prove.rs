@@ -609,11 +609,9 @@ fn redis() {
     let faults = &proof["metrics"]["page_faults"];
     assert_eq!(faults["verdict"], "better");
     assert!(faults["ci95"][1].as_f64() < Some(0.5), "{faults}");
-    assert_eq!(
-        proof["metrics"]["max_rss"]["after"]
-            .as_array()
-            .map(Vec::len),
-        Some(5)
-    );
+    // five, or more where they don't settle it
+    let pairs = proof["pairs"].as_u64().expect("a number");
+    let measured = proof["metrics"]["max_rss"]["after"].as_array();
+    assert!(pairs >= 5 && measured.map(|after| after.len() as u64) == Some(pairs));
     assert_eq!(proof["metrics"]["rps"]["higher_is_better"], true);
 }
