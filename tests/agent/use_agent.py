@@ -209,6 +209,7 @@ def look(agent, culprit, at):
         return grown >= 3 * SHOTS or f"{grown:.0f} more of {3 * SHOTS} shootdowns"
 
     await_("all shootdowns are in Prometheus", counted)
+    await_("the time of memory management is told", lambda: sum(ask("quell_memory_cpu_seconds_total").values()) > 0 or "none of it")
 
     def rules():
         alive()
