@@ -23,6 +23,12 @@ as_root() {
 	if is_root; then "$@"; else sudo -- "$@"; fi
 }
 
+# The archives that this machine's own apt has packages from, one a line, without a slash at their ends; none where there is no apt.
+apt_archives() {
+	# shellcheck disable=SC2016  # apt fills this in
+	{ apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null || :; } | sed 's,/$,,' | sort -u
+}
+
 # Where this machine's own apt has Debian's packages from, without a slash at its end; DEBIAN_ARCHIVE names another place.
 # With 'security' that of security updates.
 debian_archive() {
@@ -31,22 +37,20 @@ debian_archive() {
 		echo "${DEBIAN_ARCHIVE%/}${wanted:+-$wanted}"
 		return
 	fi
-	# shellcheck disable=SC2016  # apt fills these in
-	for url in $(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sort -u); do
-		case ${url%/} in
-		*-security) [ "$wanted" != security ] || { echo "${url%/}" && return; } ;;
-		*) [ -n "$wanted" ] || { echo "${url%/}" && return; } ;;
+	for url in $(apt_archives); do
+		case $url in
+		*-security) [ "$wanted" != security ] || { echo "$url" && return; } ;;
+		*) [ -n "$wanted" ] || { echo "$url" && return; } ;;
 		esac
 	done
 	say "apt here knows no archive of Debian's packages: DEBIAN_ARCHIVE names one"
 	return 1
 }
 
-# Where this machine's own apt has Ubuntu's packages from; VM_UBUNTU names another place. Nothing where it has none.
+# Where this machine's own apt has Ubuntu's packages from; VM_UBUNTU names another place. Prints nothing where there is none.
 ubuntu_archive() {
-	# shellcheck disable=SC2016  # apt fills these in
 	[ -z "${VM_UBUNTU-}" ] || { echo "${VM_UBUNTU%/}" && return; }
-	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sed -n 's,/$,,; /\/ubuntu$/p' | head -n 1
+	apt_archives | awk '/\/ubuntu$/ && !found++'
 }
 
 # The oldest Rust that builds this, as Cargo.toml says it.
@@ -70,8 +74,9 @@ find_cargo() {
 	return 1
 }
 
-# The Python, with Selenium and Pillow, that opens pages in Chromium; what keeps it from that, where it can't be had.
+# The Python that opens pages in Chromium, by Selenium; it is there once find_page_driver has succeeded.
 page_python=target/page-venv/bin/python
+# Finds or installs Chromium, its driver and the modules of page_python. Where that can't be, it prints why on stdout and fails.
 find_page_driver() {
 	if ! have chromedriver || ! { have chromium || have google-chrome || have chromium-browser; }; then
 		# Debian's Chromium is some hundred megabytes; where it can't be had, the rest is still tested.
