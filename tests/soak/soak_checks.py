@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# What goes in the end is waited for so long, on whatever machine.
+# The longest wait, in seconds, for something that has to happen, on however busy a machine.
 PATIENCE = 600.0
 MS, SECOND = 10**6, 10**9
 # The CPU of a victim that was not seen, in a trace.

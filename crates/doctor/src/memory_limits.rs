@@ -13,7 +13,7 @@ pub(crate) const LIMIT_REACHED_COUNTER: &str = "process.memory_limit_reached";
 
 /// A limit that is set, and how often it was reached.
 pub(crate) struct CgroupLimit {
-    /// Of the cgroup that it is of.
+    /// The folder of the cgroup that has the limit.
     pub(crate) folder: String,
     pub(crate) path: String,
     pub(crate) bytes: u64,

@@ -48,7 +48,7 @@ pub struct CheckResult {
     pub(crate) notes: Vec<String>,
     /// Counters whose growth is its harm.
     pub(crate) counters: Vec<&'static str>,
-    /// Where it is an allocator's rule: shootdowns that others called for are not its harm.
+    /// The allocator that the rule is about, where it is about one: shootdowns that other code called for are not its harm.
     pub(crate) callers: Option<JudgedAllocators>,
 }
 

@@ -165,7 +165,7 @@ impl<'a> SystemView<'a> {
         })
     }
 
-    /// Who would take these fixes back.
+    /// Names the programs and files that would take these fixes back.
     pub(crate) fn revert_warnings(&self, fixes: &[Fix]) -> Vec<String> {
         let mut notes = Vec::new();
         let settings = fixes.iter().filter_map(Fix::file_and_value);

@@ -1,4 +1,4 @@
-//! What an experiment needs of its host, the program that runs it.
+//! The calls that an experiment makes to its host, the program that runs it.
 
 use std::process::Command;
 use std::time::Duration;

@@ -65,7 +65,7 @@ impl Count {
 counters! {
     /// Mappings that the program asked for.
     mmap,
-    /// Of these, served from kept memory.
+    /// Mappings that were served from kept memory.
     mmap_served,
     /// Unmappings that the program asked for.
     munmap,

@@ -8,7 +8,7 @@ use crate::sync::Ordering;
 use crate::table::HabitOf;
 use crate::{PAGE, Range};
 
-/// So many pages are asked of one mincore(2).
+/// One call of mincore(2) is asked for at most so many pages.
 const PAGES_PER_MINCORE: usize = if cfg!(loom) { 8 } else { 1024 };
 /// A hole takes a call that finds nothing, some 0.4 us; to give back all takes a shootdown, and each page that was in
 /// memory a fault of as much when it is used again. With more holes than these in one part all of it is given back.

@@ -22,7 +22,7 @@ pub(crate) struct IsolatedCpuAlarm {
     pub(crate) cpus: Vec<GuardedCpu>,
     /// The hits on all of these CPUs together.
     pub(crate) hits: u64,
-    /// Who interrupted one of them, whatever the scope of the watch, most shootdowns first.
+    /// The processes that interrupted one of these CPUs, whatever the scope of the watch, those with the most shootdowns first.
     pub(crate) culprits: Vec<CulpritRow>,
     /// The names of the causes, most shootdowns first.
     pub(crate) causes: Vec<String>,

@@ -429,7 +429,7 @@ fn nothing_to_win() {
         "--",
         &example("spends"),
         "nothing",
-        // long enough that some samples of a shootdown that others ask for prove nothing
+        // In five seconds the few samples of shootdowns that other programs cause are far below 1 %.
         if emulated() { "20000" } else { "5000" },
     ]);
     let text = String::from_utf8_lossy(&out.stdout);
