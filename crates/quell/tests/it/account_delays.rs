@@ -265,17 +265,17 @@ fn once(delay: &Delay, taskstats: &Taskstats) -> Result<(), String> {
         );
         return Ok(());
     };
-    let Some((samples, switches)) = recorded else {
+    let Some(watched) = recorded else {
         eprintln!(
             "SKIPPED perf for {}: there is no perf, and the bounds are wide",
             delay.name
         );
         return delay.compare(&run, told, None);
     };
-    if samples.lacks_some() || switches.lacks_some() {
+    if watched.lacks_some() {
         return Err(format!("{}: perf lost some of it", delay.name));
     }
-    let seen = Seen::of(&samples, &switches, run.ended.pid);
+    let seen = Seen::of(&watched, run.ended.pid);
     delay.compare(&run, told, Some(&seen))
 }
 

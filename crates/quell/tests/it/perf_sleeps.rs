@@ -2,7 +2,8 @@
 //! CPU was within a function.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::perf::{Recorded, Recording, entries, functions, pid};
 
@@ -33,9 +34,22 @@ pub(crate) struct Seen {
 }
 
 /// perf at work: one for samples, one for switches, for a rate would hold for both.
+///
+/// A thread's return is taken from a record of perf's own, not from the tracepoint: that fires while the CPU's idle task is still
+/// the current one, and of an idle task perf may see no tracepoint for as long as the system runs (Linux 6.18: the task's guard
+/// against events within events, `perf_recursion`, stays taken on one CPU). A wake-up by an interrupt of that CPU is lost the same
+/// way.
 pub(crate) struct Watch {
     samples: Recording,
     switches: Recording,
+    at: PathBuf,
+}
+
+/// What it left.
+pub(crate) struct Watched {
+    samples: Recorded,
+    switches: Recorded,
+    at: PathBuf,
 }
 
 /// A field of a tracepoint, as perf prints it.
@@ -66,24 +80,50 @@ impl Watch {
             &woken,
             "-g",
             "--kernel-callchains",
+            "--switch-events",
         ];
         let rate = RATE.to_string();
         let clock = ["-e", "cpu-clock", "-F", &rate, "-g", "--kernel-callchains"];
+        let at = folder.join("switches.data");
         Some(Self {
             samples: Recording::start(&folder.join("samples.data"), &clock)?,
-            switches: Recording::start(&folder.join("switches.data"), &events)?,
+            switches: Recording::start(&at, &events)?,
+            at,
         })
     }
 
-    pub(crate) fn stop(self) -> (Recorded, Recorded) {
-        (self.samples.stop(), self.switches.stop())
+    pub(crate) fn stop(self) -> Watched {
+        Watched {
+            samples: self.samples.stop(),
+            switches: self.switches.stop(),
+            at: self.at,
+        }
+    }
+}
+
+impl Watched {
+    /// Did perf have no room for some? Sums are too small then.
+    pub(crate) fn lacks_some(&self) -> bool {
+        self.samples.lacks_some() || self.switches.lacks_some()
+    }
+
+    /// The tracepoints with their stacks, and perf's own records of who left a CPU and who came to one.
+    fn switches(&self) -> String {
+        let fields = "comm,pid,tid,time,event,trace,ip,sym";
+        let out = Command::new("perf")
+            .args(["script", "--ns", "--show-switch-events", "-F", fields, "-i"])
+            .arg(&self.at)
+            .output()
+            .expect("perf starts");
+        assert!(out.status.success(), "{out:?}");
+        String::from_utf8_lossy(&out.stdout).into_owned()
     }
 }
 
 impl Seen {
     /// Of one thread.
-    pub(crate) fn of(samples: &Recorded, switches: &Recorded, tid: u32) -> Self {
-        let text = samples.script("comm,pid,tid,ip,sym,symoff");
+    pub(crate) fn of(watched: &Watched, tid: u32) -> Self {
+        let text = watched.samples.script("comm,pid,tid,ip,sym,symoff");
         let its =
             |entry: &Vec<&str>| pid(entry[0]) == Some(tid) && !entry[0].contains(" PERF_RECORD_");
         let owned = |stack: &[&str]| functions(stack).into_iter().map(str::to_owned).collect();
@@ -96,8 +136,8 @@ impl Seen {
             offs: Vec::new(),
             samples: stacks,
         };
-        let text = switches.script("comm,pid,tid,time,event,trace,ip,sym");
-        let (prev, next) = (format!("prev_pid={tid} "), format!("next_pid={tid} "));
+        let text = watched.switches();
+        let prev = format!("prev_pid={tid} ");
         let woke = format!(" pid={tid} ");
         let mut left: Option<(u64, bool, Vec<String>)> = None;
         let mut woken = None;
@@ -111,16 +151,21 @@ impl Seen {
                 }
                 continue;
             }
-            if entry[0].contains(&next)
-                && let Some((since, slept, stack)) = left.take()
-            {
-                let woke = woken.filter(|w| slept && *w >= since).unwrap_or(since);
+            if entry[0].contains(" PERF_RECORD_SWITCH") {
+                let returns = pid(entry[0]) == Some(tid) && entry[0].contains(" IN ");
+                let Some((since, slept, stack)) = left.take_if(|_| returns) else {
+                    continue;
+                };
+                // of a wake-up that was not seen all is sleep, and what only waits for a CPU was never asleep
+                let unseen = if slept { at } else { since };
+                let woke = woken.filter(|w| slept && *w >= since).unwrap_or(unseen);
                 seen.offs.push(Off {
                     slept,
                     asleep: woke - since,
                     woken: at - woke,
                     stack,
                 });
+                continue;
             }
             if entry[0].contains(&prev) {
                 let slept = field(entry[0], "prev_state=").is_some_and(|s| !s.starts_with('R'));
