@@ -311,7 +311,7 @@ impl<'a> Choosing<'a> {
             return;
         }
         let mut planned = Planned {
-            remedy: remedy::WITHOUT_HUGE_PAGES.to_owned(),
+            remedy: remedy::kernel::NO_HUGE_PAGES.id.to_owned(),
             starts: BTreeMap::from([("thp".to_owned(), "never".to_owned())]),
             evidence: format!("huge pages take {} % of its CPU time", share / 10),
             cost: "more page faults and TLB misses, and less memory that is touched thinly"
@@ -320,7 +320,7 @@ impl<'a> Choosing<'a> {
         };
         let none = Share::default();
         let case = self.case_of(ShootdownOrigin::Kernel, &none);
-        WeighedChange::of_origin(&case, &remedy::without_huge_pages(), &Offer::default())
+        WeighedChange::of_origin(&case, &remedy::kernel::NO_HUGE_PAGES, &Offer::default())
             .add_to(&mut planned);
         self.candidates.push(planned);
     }

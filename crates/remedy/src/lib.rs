@@ -53,7 +53,7 @@ pub use recognise::{
     Recognised, recognise_command, recognise_file, recognise_modules, recognise_process,
 };
 pub use remedy::{
-    MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, all_remedies,
+    ALL_REMEDIES, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin,
 };
 pub use software::{FoundSoftware, Linking, SoftwareKind};
 pub use start::{List, Numa, Start};

@@ -74,17 +74,17 @@ pub fn possible_wins(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<Possi
         {
             continue;
         }
-        for remedy in remedy::all_remedies() {
-            let Some(RemedyAnswer::Offer(offers)) = remedy.consider(&case) else {
+        for remedy in remedy::ALL_REMEDIES {
+            let Some(RemedyAnswer::Offer(offers)) = (remedy.consider)(&case) else {
                 continue;
             };
             let of = offers
                 .first()
-                .and_then(|o| origin_ceiling(&case, remedy.touches(o), 1.0));
+                .and_then(|o| origin_ceiling(&case, remedy.touched_by(o), 1.0));
             if let Some(ceiling) = of.filter(|c| c.cpu_ns + c.blocked_ns > 0) {
                 out.push(PossibleWin {
                     asker,
-                    remedy: remedy.id(),
+                    remedy: remedy.id,
                     ceiling,
                 });
             }

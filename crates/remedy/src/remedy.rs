@@ -1,13 +1,11 @@
-//! The remedies: one family a file, behind one trait.
+//! The remedies: one family a file, each one entry.
 //!
-//! To add a remedy, add a file here with a type that implements [`Remedy`], and name it in [`ALL_REMEDIES`].
+//! To add a remedy, add a [`Remedy`] to the file of its family, and name it in [`ALL_REMEDIES`].
 //! A remedy must rest on a measurement (docs/remedies-measured.md says how), or say that it was not measured; and
 //! say what makes it worse.
 
 mod beam;
-mod clickhouse;
 mod cpython;
-mod envoy;
 mod glibc;
 mod go;
 mod gperftools;
@@ -15,15 +13,11 @@ mod heap_trim;
 mod jemalloc;
 mod jemalloc_huge;
 mod jvm;
-mod kernel;
+pub(crate) mod kernel;
 mod mimalloc;
-mod mongodb;
-mod mysql;
 mod node;
 mod numpy;
-mod postgresql;
-mod redis;
-mod rocksdb;
+mod servers;
 pub(crate) mod shim;
 mod shim_huge;
 mod shim_library;
@@ -35,7 +29,7 @@ mod without;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use quell_event::Cause;
+use quell_event::{Cause, Mechanism};
 
 use crate::evidence::Evidence;
 use crate::share::Share;
@@ -53,30 +47,56 @@ pub(crate) const MUCH_HUGE_TIME: u32 = 30;
 /// The share of the shootdowns by forks and copies from which on a program forks as it works.
 const FORKS_AT_WORK: f64 = 0.05;
 
-/// Takes huge pages away from a process.
-pub(crate) const WITHOUT_HUGE_PAGES: &str = "thp.never";
-
 /// One change that stops a class of shootdowns.
-pub trait Remedy: Sync {
+pub struct Remedy {
     /// Its stable name, such as `jemalloc.decay`.
-    fn id(&self) -> &'static str;
+    pub id: &'static str,
     /// The class of shootdowns that it stops, in a sentence.
-    fn stops(&self) -> &'static str;
+    pub stops: &'static str,
     /// The conditions that make it worse, or under which not to use it, in a sentence.
-    fn worse(&self) -> &'static str;
+    pub worse: &'static str,
     /// The measurement or document that it rests on.
-    fn source(&self) -> &'static str;
-    /// Whether it helps in this case, and how; none where it is not for such cases.
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer>;
-    /// The part of a run's time that this change can touch, and why. The most that it can win is that time.
-    fn touches(&self, offer: &Offer) -> Touches;
+    pub source: &'static str,
+    /// The part of a run's time that this change can touch, and why.
+    pub touches: Touches,
+    /// With this text in a variable that it sets, these mechanisms are touched everywhere too.
+    pub everywhere_with: Option<(&'static str, &'static [Mechanism])>,
     /// Whether it needs the preload library. Settings are preferred.
-    fn preloads(&self) -> bool {
-        false
-    }
+    pub preloads: bool,
     /// Whether it may win time where there are next to no shootdowns: few remedies by the library do.
-    fn helps_without_shootdowns(&self) -> bool {
-        !self.preloads()
+    pub helps_without_shootdowns: bool,
+    /// Whether it helps in this case, and how; none where it is not for such cases.
+    pub consider: fn(&RemedyCase<'_>) -> Option<RemedyAnswer>,
+}
+
+impl Remedy {
+    /// The base of a remedy by settings, which says nothing yet.
+    const BY_SETTING: Self = Self {
+        id: "",
+        stops: "",
+        worse: "",
+        source: "",
+        touches: Touches::NOTHING,
+        everywhere_with: None,
+        preloads: false,
+        helps_without_shootdowns: true,
+        consider: |_| None,
+    };
+    /// The base of a remedy by the preload library.
+    const BY_LIBRARY: Self = Self {
+        preloads: true,
+        helps_without_shootdowns: false,
+        ..Self::BY_SETTING
+    };
+
+    /// The part of a run's time that this offer can touch. The most that it can win is that time.
+    pub(crate) fn touched_by(&self, offer: &Offer) -> Touches {
+        match self.everywhere_with {
+            Some((text, mechanisms)) if offer.sets.values().any(|v| v.contains(text)) => {
+                self.touches.and_everywhere(mechanisms)
+            }
+            _ => self.touches,
+        }
     }
 }
 
@@ -250,6 +270,11 @@ pub enum MemoryGrowth {
 }
 
 impl RemedyAnswer {
+    /// One change.
+    fn one(offer: Offer) -> Self {
+        RemedyAnswer::Offer(vec![offer])
+    }
+
     /// One change, with variables only.
     pub(crate) fn offer_variables(
         sets: BTreeMap<String, String>,
@@ -257,23 +282,23 @@ impl RemedyAnswer {
         memory: MemoryGrowth,
         cost: impl Into<String>,
     ) -> Self {
-        RemedyAnswer::Offer(vec![Offer {
+        Self::one(Offer {
             sets,
             stops,
             memory,
             cost: cost.into(),
             ..Offer::default()
-        }])
+        })
     }
 
     /// One change whose worth only runs can tell: it is in no plan without them.
     pub(crate) fn to_try(sets: BTreeMap<String, String>, cost: impl Into<String>) -> Self {
-        RemedyAnswer::Offer(vec![Offer {
+        Self::one(Offer {
             sets,
             untried: true,
             cost: cost.into(),
             ..Offer::default()
-        }])
+        })
     }
 
     pub(crate) fn refuse(why: impl Into<String>) -> Self {
@@ -289,58 +314,47 @@ impl RemedyAnswer {
 }
 
 /// Every remedy. To add one, add it here.
-const ALL_REMEDIES: &[&dyn Remedy] = &[
-    &jemalloc::JemallocDecay,
-    &jemalloc::JemallocBatch,
-    &jemalloc_huge::JemallocHugePages,
-    &jemalloc_huge::JemallocHugeMetadata,
-    &glibc::GlibcKeep,
-    &glibc::GlibcHugePages,
-    &stacks::StackCache,
-    &mimalloc::MimallocPurge,
-    &gperftools::ReleaseRate,
-    &gperftools::DisableRelease,
-    &go::Gogc,
-    &go::GoToolchain,
-    &jvm::FixedHeap,
-    &jvm::JavaHugePages,
-    &jvm::ParallelCollector,
-    &node::SemiSpace,
-    &beam::ErlangCarriers,
-    &cpython::PythonMalloc,
+pub const ALL_REMEDIES: &[&Remedy] = &[
+    &jemalloc::JEMALLOC_DECAY,
+    &jemalloc::JEMALLOC_BATCH,
+    &jemalloc_huge::JEMALLOC_HUGE_PAGES,
+    &jemalloc_huge::JEMALLOC_HUGE_METADATA,
+    &glibc::GLIBC_KEEP,
+    &glibc::GLIBC_HUGE_PAGES,
+    &stacks::STACK_CACHE,
+    &mimalloc::MIMALLOC_PURGE,
+    &gperftools::RELEASE_RATE,
+    &gperftools::DISABLE_RELEASE,
+    &go::GOGC,
+    &go::GO_TOOLCHAIN,
+    &jvm::FIXED_HEAP,
+    &jvm::JAVA_HUGE_PAGES,
+    &jvm::PARALLEL_COLLECTOR,
+    &node::SEMI_SPACE,
+    &beam::ERLANG_CARRIERS,
+    &cpython::PYTHON_MALLOC,
     &without::NO_MUSL_REMEDY,
     &without::NO_GOOGLE_REMEDY,
     &without::NO_NODE_REMEDY,
     &without::NO_DOTNET_REMEDY,
-    &heap_trim::DropHeapTrim,
-    &shim::ShimCache,
-    &shim::ShimZero,
-    &shim_huge::LibraryHugePages,
-    &undecayed::Undecayed,
-    &unpurged::Unpurged,
+    &heap_trim::DROP_HEAP_TRIM,
+    &shim::SHIM_CACHE,
+    &shim::SHIM_ZERO,
+    &shim_huge::LIBRARY_HUGE_PAGES,
+    &undecayed::UNDECAYED,
+    &unpurged::UNPURGED,
     &kernel::NO_HUGE_PAGES,
     &kernel::NO_MERGING,
     &kernel::LOCAL_MEMORY,
-    &numpy::NumpyUnadvised,
-    &redis::Redis,
-    &postgresql::PostgreSql,
-    &mongodb::MongoDb,
-    &clickhouse::ClickHouse,
-    &mysql::MySql,
-    &rocksdb::RocksDb,
-    &envoy::Envoy,
+    &numpy::NUMPY_UNADVISED,
+    &servers::REDIS,
+    &servers::POSTGRESQL,
+    &servers::MONGODB,
+    &servers::CLICKHOUSE,
+    &servers::MYSQL,
+    &servers::ROCKSDB,
+    &servers::ENVOY,
 ];
-
-/// The remedy that takes huge pages away.
-pub(crate) fn without_huge_pages() -> impl Remedy {
-    kernel::NO_HUGE_PAGES
-}
-
-/// Every remedy that quell knows, for documentation.
-#[must_use]
-pub fn all_remedies() -> &'static [&'static dyn Remedy] {
-    ALL_REMEDIES
-}
 
 /// One variable as a map.
 fn one_variable(variable: impl Into<String>, value: impl Into<String>) -> BTreeMap<String, String> {

@@ -189,7 +189,7 @@ mod tests {
             of(ENDING_THREADS, Cause::Munmap).is_some_and(|(remedy, _)| remedy == "glibc.stacks")
         );
         assert!(table().iter().all(|r| (1..=1000).contains(&r.permille)));
-        let known: Vec<&str> = crate::all_remedies().iter().map(|r| r.id()).collect();
+        let known: Vec<&str> = crate::ALL_REMEDIES.iter().map(|r| r.id).collect();
         assert!(table().iter().all(|r| known.contains(&r.remedy.as_str())));
     }
 

@@ -12,11 +12,10 @@ impl Choosing<'_> {
     /// Offers an allocator's settings to be tried, without putting them into the plan.
     pub(super) fn offer_all(&mut self, origin: ShootdownOrigin<'_>, share: &Share, text: &str) {
         let case = self.case_of(origin, share);
-        let may = |r: &&&dyn Remedy| {
-            r.helps_without_shootdowns() && (!r.preloads() || self.options.preload)
-        };
-        for &remedy in remedy::all_remedies().iter().filter(may) {
-            if let Some(RemedyAnswer::Offer(offers)) = remedy.consider(&case) {
+        let may =
+            |r: &&&Remedy| r.helps_without_shootdowns && (!r.preloads || self.options.preload);
+        for &remedy in remedy::ALL_REMEDIES.iter().filter(may) {
+            if let Some(RemedyAnswer::Offer(offers)) = (remedy.consider)(&case) {
                 for offer in offers {
                     if self.is_worth(&case, remedy, &offer) {
                         self.offer_change(&case, remedy, &offer, text);
@@ -39,7 +38,7 @@ impl Choosing<'_> {
     pub(super) fn offer_change(
         &mut self,
         case: &RemedyCase<'_>,
-        remedy: &dyn Remedy,
+        remedy: &Remedy,
         offer: &Offer,
         text: &str,
     ) {
@@ -55,7 +54,7 @@ impl Choosing<'_> {
         }
         let part = case.shootdowns() as f64 / self.split.total.max(1) as f64;
         let same = |p: &&mut Planned| {
-            p.remedy == remedy.id() && p.sets == offer.sets && p.starts == offer.starts
+            p.remedy == remedy.id && p.sets == offer.sets && p.starts == offer.starts
         };
         let stops = part * offer.stops;
         match self.candidates.iter_mut().find(same) {
@@ -76,7 +75,7 @@ impl Choosing<'_> {
     pub(super) fn is_worth(
         &mut self,
         case: &RemedyCase<'_>,
-        remedy: &dyn Remedy,
+        remedy: &Remedy,
         offer: &Offer,
     ) -> bool {
         let Some(ceiling) = WeighedChange::of_origin(case, remedy, offer).ceiling else {
@@ -84,7 +83,7 @@ impl Choosing<'_> {
         };
         if ceiling.is_below_notice() && !self.options.without_gain {
             let said = too_little(remedy, &ceiling);
-            self.dropped.push((remedy.id(), said));
+            self.dropped.push((remedy.id, said));
             return false;
         }
         true

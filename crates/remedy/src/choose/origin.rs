@@ -20,32 +20,31 @@ impl<'a> Choosing<'a> {
         let case = self.case_of(origin, share);
         let (mut tunings, mut preloads) = (Vec::new(), Vec::new());
         let mut refused = Vec::new();
-        for &remedy in remedy::all_remedies() {
+        for &remedy in remedy::ALL_REMEDIES {
             // Few shootdowns, and much else: that is for the allocator's own settings.
-            let few =
-                self.evidence.shootdowns < FEW_SHOOTDOWNS && !remedy.helps_without_shootdowns();
-            if few || remedy.preloads() && !self.options.preload {
+            let few = self.evidence.shootdowns < FEW_SHOOTDOWNS && !remedy.helps_without_shootdowns;
+            if few || remedy.preloads && !self.options.preload {
                 continue;
             }
-            match remedy.consider(&case) {
+            match (remedy.consider)(&case) {
                 None => {}
                 Some(RemedyAnswer::Refuse(why)) => refused.push((remedy, why)),
                 Some(RemedyAnswer::Advise { settings, why }) => {
                     self.add_note(format!("{name}: {}: {why}", settings.join("; ")));
                 }
                 Some(RemedyAnswer::Offer(offers)) => {
-                    let list = if remedy.preloads() {
+                    let list = if remedy.preloads {
                         &mut preloads
                     } else {
                         &mut tunings
                     };
                     let offers = offers.into_iter().map(|offer| (remedy, offer));
-                    list.extend(offers.filter(|(r, offer)| self.is_worth(&case, *r, offer)));
+                    list.extend(offers.filter(|(r, offer)| self.is_worth(&case, r, offer)));
                 }
             }
         }
         for (remedy, offer) in tunings.iter().chain(&preloads) {
-            self.offer_change(&case, *remedy, offer, text);
+            self.offer_change(&case, remedy, offer, text);
         }
         // The effect of an untried offer is known by runs only.
         let is_known = |(_, offer): &Candidate| !offer.untried || offer.stops > 0.0;
@@ -53,7 +52,7 @@ impl<'a> Choosing<'a> {
         preloads.retain(is_known);
         // The library's memory counts once, whichever origins it serves.
         let sets = candidate_sets(&tunings, &preloads, |(remedy, offer)| {
-            if remedy.preloads() && self.library.is_some() {
+            if remedy.preloads && self.library.is_some() {
                 return Some(0.0);
             }
             self.memory_share(offer.memory)
@@ -66,7 +65,7 @@ impl<'a> Choosing<'a> {
         // Said of the library only where it is missed.
         let mut said: Vec<String> = Vec::new();
         for (remedy, why) in refused {
-            if (!remedy.preloads() || stops < ENOUGH_STOPPED) && !said.contains(&why) {
+            if (!remedy.preloads || stops < ENOUGH_STOPPED) && !said.contains(&why) {
                 self.add_note(match origin {
                     ShootdownOrigin::Allocator(_) | ShootdownOrigin::Program(_) => {
                         format!("{name}: nothing set: {why}")
@@ -91,7 +90,7 @@ impl<'a> Choosing<'a> {
             a.total_cmp(&b)
         });
         if let Some(over) = cheapest {
-            let ids: Vec<&str> = over.chosen.iter().map(|c| c.0.id()).collect();
+            let ids: Vec<&str> = over.chosen.iter().map(|c| c.0.id).collect();
             self.add_note(format!(
                 "{name}: {} would stop {:.0} % of them, not {:.0} %, for {:.0} % more memory as predicted, \
                  and the budget leaves {:.0} %",
@@ -105,7 +104,7 @@ impl<'a> Choosing<'a> {
         let Some(best) = best else {
             return !said.is_empty();
         };
-        if self.library.is_none() && best.chosen.iter().any(|c| c.0.preloads()) {
+        if self.library.is_none() && best.chosen.iter().any(|c| c.0.preloads) {
             self.library = Some(case.room);
         }
         self.spent += best.memory.unwrap_or(0.0).max(0.0);
@@ -116,13 +115,13 @@ impl<'a> Choosing<'a> {
         let mut remaining = part;
         for group in [false, true] {
             let mut stopped = 0.0;
-            for (remedy, offer) in chosen.iter().filter(|c| c.0.preloads() == group) {
+            for (remedy, offer) in chosen.iter().filter(|c| c.0.preloads == group) {
                 let stops = remaining * offer.stops;
                 stopped += stops;
-                let weighed = WeighedChange::of_origin(&case, *remedy, offer);
+                let weighed = WeighedChange::of_origin(&case, remedy, offer);
                 self.add_to_plan(
                     name,
-                    planned_from_offer(*remedy, offer, weighed, stops, text),
+                    planned_from_offer(remedy, offer, weighed, stops, text),
                 );
             }
             remaining -= stopped;

@@ -9,7 +9,7 @@ pub(super) const ENOUGH_STOPPED: f64 = 0.95;
 pub(super) const PREDICTION_ERROR: f64 = 0.02;
 
 /// A remedy with one of its offers.
-pub(super) type Candidate = (&'static dyn Remedy, Offer);
+pub(super) type Candidate = (&'static Remedy, Offer);
 
 /// Some candidates together.
 pub(super) struct CandidateSet<'c> {
@@ -94,8 +94,8 @@ pub(super) fn best_set<'s, 'c>(
     let goal = ENOUGH_STOPPED.min(most - PREDICTION_ERROR);
     let price = |s: &CandidateSet<'_>| {
         let untried = s.chosen.iter().any(|c| c.1.untried);
-        let library = s.chosen.iter().any(|c| c.0.preloads());
-        let tuned = s.chosen.iter().any(|c| !c.0.preloads());
+        let library = s.chosen.iter().any(|c| c.0.preloads);
+        let tuned = s.chosen.iter().any(|c| !c.0.preloads);
         (untried, library, library && tuned, s.memory.is_none())
     };
     sets.iter()

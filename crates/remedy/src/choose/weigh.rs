@@ -15,10 +15,10 @@ pub(super) struct WeighedChange {
 
 impl WeighedChange {
     /// Of one origin.
-    pub(super) fn of_origin(case: &RemedyCase<'_>, remedy: &dyn Remedy, offer: &Offer) -> Self {
-        let touches = remedy.touches(offer);
+    pub(super) fn of_origin(case: &RemedyCase<'_>, remedy: &Remedy, offer: &Offer) -> Self {
+        let touches = remedy.touched_by(offer);
         // The library passes on memory of other kinds than it keeps.
-        let reach = if remedy.preloads() {
+        let reach = if remedy.preloads {
             case.part_kept()
         } else {
             1.0
@@ -48,14 +48,14 @@ impl WeighedChange {
 
 /// An offer, as a plan has it.
 pub(super) fn planned_from_offer(
-    remedy: &dyn Remedy,
+    remedy: &Remedy,
     offer: &Offer,
     weighed: WeighedChange,
     stops: f64,
     text: &str,
 ) -> Planned {
     let mut planned = Planned {
-        remedy: remedy.id().to_owned(),
+        remedy: remedy.id.to_owned(),
         sets: offer.sets.clone(),
         starts: offer.starts.clone(),
         evidence: text.to_owned(),
@@ -73,10 +73,10 @@ pub(super) fn round_permille(share: f64) -> f64 {
 }
 
 /// The note that a change touches too little for a gain that anybody would notice.
-pub(super) fn too_little(remedy: &dyn Remedy, ceiling: &RemedyCeiling) -> String {
+pub(super) fn too_little(remedy: &Remedy, ceiling: &RemedyCeiling) -> String {
     format!(
         "{}: not offered, it touches {:.1} % of CPU time and {:.1} % of the time that passed",
-        remedy.id(),
+        remedy.id,
         ceiling.cpu * 100.0,
         ceiling.wall * 100.0
     )

@@ -7,12 +7,6 @@ use super::{
 };
 use crate::{SoftwareKind, Touches};
 
-/// Never map a block of its own, never trim the heap.
-pub(super) struct GlibcKeep;
-
-/// Ask for huge pages under the heap and large blocks, so that one fault brings 2 MB.
-pub(super) struct GlibcHugePages;
-
 /// Larger than any block or heap that matters.
 const HUGE_THRESHOLD: &str = "4294967296";
 /// From here on blocks are large as in the second of the two loads that were measured (64 KB to 4 MB, and
@@ -22,126 +16,101 @@ const LARGE_BLOCK_BYTES: u64 = 8 << 20;
 const CPUS_MEASURED: u32 = 2;
 const CPUS_MOST: u32 = 8;
 
-impl Remedy for GlibcKeep {
-    fn id(&self) -> &'static str {
-        "glibc.keep"
-    }
+/// Never map a block of its own, never trim the heap.
+pub(super) const GLIBC_KEEP: Remedy = Remedy {
+    id: "glibc.keep",
+    stops: "munmap of large blocks, and brk and madvise(MADV_DONTNEED) where heaps are trimmed",
+    worse: "mmap_threshold without trim_threshold: 692 shootdowns per 1,000 operations where the default makes 8; arena_max=1 on many CPUs, where all threads share its lock (not measured)",
+    source: "docs/remedies-measured.md: allocation churn, measured on glibc 2.36, Linux 6.18",
+    touches: Touches::keeping(
+        &[
+            Mechanism::Unmap,
+            Mechanism::Map,
+            Mechanism::Remap,
+            Mechanism::Brk,
+            Mechanism::Advise,
+            Mechanism::Protect,
+        ],
+        "free(3) neither unmaps a block nor trims a heap, so that neither is mapped, grown or faulted in again",
+    ),
+    consider: consider_glibc_keep,
+    ..Remedy::BY_SETTING
+};
 
-    fn stops(&self) -> &'static str {
-        "munmap of large blocks, and brk and madvise(MADV_DONTNEED) where heaps are trimmed"
+fn consider_glibc_keep(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    let found = case.allocator_of_kind(SoftwareKind::Glibc)?;
+    if found.is_below(2, 26, 0) || (found.version.is_none() && found.conf_env.is_none()) {
+        return Some(RemedyAnswer::refuse(
+            "this glibc is older than 2.26 or of unknown age, and has no or other tunables",
+        ));
     }
-
-    fn worse(&self) -> &'static str {
-        "mmap_threshold without trim_threshold: 692 shootdowns per 1,000 operations where the default makes 8; arena_max=1 on many CPUs, where all threads share its lock (not measured)"
-    }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: allocation churn, measured on glibc 2.36, Linux 6.18"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::keeping(
-            &[
-                Mechanism::Unmap,
-                Mechanism::Map,
-                Mechanism::Remap,
-                Mechanism::Brk,
-                Mechanism::Advise,
-                Mechanism::Protect,
-            ],
-            "free(3) neither unmaps a block nor trims a heap, so that neither is mapped, grown or faulted in again",
-        )
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        let found = case.allocator_of_kind(SoftwareKind::Glibc)?;
-        if found.is_below(2, 26, 0) || (found.version.is_none() && found.conf_env.is_none()) {
-            return Some(RemedyAnswer::refuse(
-                "this glibc is older than 2.26 or of unknown age, and has no or other tunables",
-            ));
-        }
-        let big = case
-            .evidence
-            .mean_block()
-            .is_some_and(|b| b >= LARGE_BLOCK_BYTES);
-        // Setting any of these turns the dynamic threshold off, which alone is much worse: so the
-        // limits go up together. Up to 2.34 an mmap_threshold over 32 MB is ignored; mmap_max=0 isn't.
-        let direct = if found.at_least(2, 35, 0) {
-            format!("glibc.malloc.mmap_threshold={HUGE_THRESHOLD}")
-        } else {
-            "glibc.malloc.mmap_max=0".to_owned()
-        };
-        // malloc_trim(3) gives back under any setting.
-        let reached = (1.0 - heap_trim::asked_for(case)).max(0.0);
-        let offer = |keys: &[&str], stops: f64, grows: f64, untried: bool| Offer {
-            sets: one_variable("GLIBC_TUNABLES", keys.join(":")),
-            stops: stops * reached,
-            memory: MemoryGrowth::Share(grows),
-            cost: cost_text(big, grows),
-            untried,
-            ..Offer::default()
-        };
-        let trim = format!("glibc.malloc.trim_threshold={HUGE_THRESHOLD}");
-        // The larger step by which heaps grow keeps blocks over a heap's end from being mapped.
-        let pad = "glibc.malloc.top_pad=67108864";
-        // Of 8 and 360 shootdowns per 1,000 operations: 0 and 0; 0.8 and 173; 0 and 0.
-        let mut offers = vec![
-            offer(
-                &[&direct, &trim, pad],
-                0.97,
-                if big { 0.54 } else { 0.19 },
-                false,
-            ),
-            offer(
-                &[&direct, &trim],
-                if big { 0.52 } else { 0.9 },
-                if big { 0.26 } else { 0.10 },
-                false,
-            ),
+    let big = case
+        .evidence
+        .mean_block()
+        .is_some_and(|b| b >= LARGE_BLOCK_BYTES);
+    // Setting any of these turns the dynamic threshold off, which alone is much worse: so the
+    // limits go up together. Up to 2.34 an mmap_threshold over 32 MB is ignored; mmap_max=0 isn't.
+    let direct = if found.at_least(2, 35, 0) {
+        format!("glibc.malloc.mmap_threshold={HUGE_THRESHOLD}")
+    } else {
+        "glibc.malloc.mmap_max=0".to_owned()
+    };
+    // malloc_trim(3) gives back under any setting.
+    let reached = (1.0 - heap_trim::asked_for(case)).max(0.0);
+    let offer = |keys: &[&str], stops: f64, grows: f64, untried: bool| Offer {
+        sets: one_variable("GLIBC_TUNABLES", keys.join(":")),
+        stops: stops * reached,
+        memory: MemoryGrowth::Share(grows),
+        cost: cost_text(big, grows),
+        untried,
+        ..Offer::default()
+    };
+    let trim = format!("glibc.malloc.trim_threshold={HUGE_THRESHOLD}");
+    // The larger step by which heaps grow keeps blocks over a heap's end from being mapped.
+    let pad = "glibc.malloc.top_pad=67108864";
+    // Of 8 and 360 shootdowns per 1,000 operations: 0 and 0; 0.8 and 173; 0 and 0.
+    let mut offers = vec![
+        offer(
+            &[&direct, &trim, pad],
+            0.97,
+            if big { 0.54 } else { 0.19 },
+            false,
+        ),
+        offer(
+            &[&direct, &trim],
+            if big { 0.52 } else { 0.9 },
+            if big { 0.26 } else { 0.10 },
+            false,
+        ),
+    ];
+    if let Some(cpus) = case.evidence.cpus.filter(|n| *n <= CPUS_MOST) {
+        let keys = [
+            "glibc.malloc.mmap_max=0",
+            &trim,
+            pad,
+            "glibc.malloc.arena_max=1",
         ];
-        if let Some(cpus) = case.evidence.cpus.filter(|n| *n <= CPUS_MOST) {
-            let keys = [
-                "glibc.malloc.mmap_max=0",
-                &trim,
-                pad,
-                "glibc.malloc.arena_max=1",
-            ];
-            // 720 MB for 612, and 117 for 133.
-            let grows = if big { 0.18 } else { -0.12 };
-            let mut one = offer(&keys, 0.97, grows, cpus > CPUS_MEASURED);
-            one.cost
-                .push_str("; one arena is one lock for all threads, measured on two CPUs only");
-            offers.insert(0, one);
-        }
-        Some(RemedyAnswer::Offer(offers))
+        // 720 MB for 612, and 117 for 133.
+        let grows = if big { 0.18 } else { -0.12 };
+        let mut one = offer(&keys, 0.97, grows, cpus > CPUS_MEASURED);
+        one.cost
+            .push_str("; one arena is one lock for all threads, measured on two CPUs only");
+        offers.insert(0, one);
     }
+    Some(RemedyAnswer::Offer(offers))
 }
 
-impl Remedy for GlibcHugePages {
-    fn id(&self) -> &'static str {
-        "glibc.huge-pages"
-    }
-
-    fn stops(&self) -> &'static str {
-        "no shootdown: page faults of 4 KB in large blocks, each 512 of which become one"
-    }
-
-    fn worse(&self) -> &'static str {
-        "memory that is touched thinly is resident whole, and a huge page is zeroed whole; where the host has none to give they are dear; after a fork a write copies 2 MB"
-    }
-
-    fn source(&self) -> &'static str {
-        "glibc 2.35 NEWS and manual, glibc.malloc.hugetlb=1: madvise(MADV_HUGEPAGE). What it wins differs by the hour: only runs tell"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::everywhere(
-            &[Mechanism::FaultAnon, Mechanism::FaultEntry],
-            "one fault brings 2 MB where there were 512; what is zeroed stays the same",
-        )
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+/// Ask for huge pages under the heap and large blocks, so that one fault brings 2 MB.
+pub(super) const GLIBC_HUGE_PAGES: Remedy = Remedy {
+    id: "glibc.huge-pages",
+    stops: "no shootdown: page faults of 4 KB in large blocks, each 512 of which become one",
+    worse: "memory that is touched thinly is resident whole, and a huge page is zeroed whole; where the host has none to give they are dear; after a fork a write copies 2 MB",
+    source: "glibc 2.35 NEWS and manual, glibc.malloc.hugetlb=1: madvise(MADV_HUGEPAGE). What it wins differs by the hour: only runs tell",
+    touches: Touches::everywhere(
+        &[Mechanism::FaultAnon, Mechanism::FaultEntry],
+        "one fault brings 2 MB where there were 512; what is zeroed stays the same",
+    ),
+    consider: |case| {
         let found = case.allocator_of_kind(SoftwareKind::Glibc)?;
         let faults = case.evidence.page_faults.unwrap_or(0);
         // Where the program forks as it works, a write would copy 2 MB.
@@ -152,8 +121,9 @@ impl Remedy for GlibcHugePages {
             one_variable("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
             "memory grows where blocks are touched thinly; not measured how much",
         ))
-    }
-}
+    },
+    ..Remedy::BY_SETTING
+};
 
 fn cost_text(big: bool, grows: f64) -> String {
     let blocks = if big {

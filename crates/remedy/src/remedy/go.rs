@@ -7,100 +7,70 @@ use quell_event::{Cause, Mechanism};
 use super::{MUCH_HUGE_TIME, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{FoundSoftware, SoftwareKind, Touches};
 
-/// Lets the heap grow to five times its live objects before it is collected, or to a limit.
-pub(super) struct Gogc;
-
-/// Go 1.21.0 to 1.21.3, which ask for huge pages by themselves.
-pub(super) struct GoToolchain;
-
 const GROWTH_PERCENT: u64 = 400;
 
-impl Remedy for Gogc {
-    fn id(&self) -> &'static str {
-        "go.gogc"
-    }
+/// Lets the heap grow to five times its live objects before it is collected, or to a limit.
+pub(super) const GOGC: Remedy = Remedy {
+    id: "go.gogc",
+    stops: "the scavenger's madvise(MADV_DONTNEED), of which each collection makes new work",
+    worse: "GODEBUG=madvdontneed=0: 9,495 shootdowns became 14,805, so it is never set; a GOMEMLIMIT below what lives, which makes the collector run all the time",
+    source: "docs/remedies-measured.md: runtimes, measured on Linux 6.18: GOGC=400 made 9,495 shootdowns 635, GOGC=off with GOMEMLIMIT=1GiB 711",
+    touches: Touches::keeping(
+        &[Mechanism::Advise],
+        "fewer collections leave fewer free pages to give back and to fault in again; the collector's own time comes on top and is no part of it",
+    ),
+    consider: consider_gogc,
+    ..Remedy::BY_SETTING
+};
 
-    fn stops(&self) -> &'static str {
-        "the scavenger's madvise(MADV_DONTNEED), of which each collection makes new work"
-    }
-
-    fn worse(&self) -> &'static str {
-        "GODEBUG=madvdontneed=0: 9,495 shootdowns became 14,805, so it is never set; a GOMEMLIMIT below what lives, which makes the collector run all the time"
-    }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: runtimes, measured on Linux 6.18: GOGC=400 made 9,495 shootdowns 635, GOGC=off with GOMEMLIMIT=1GiB 711"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::keeping(
-            &[Mechanism::Advise],
-            "fewer collections leave fewer free pages to give back and to fault in again; the collector's own time comes on top and is no part of it",
-        )
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        let found = case.allocator_of_kind(SoftwareKind::GoRuntime)?;
-        match (case.env)("GOGC") {
-            Some(set) if set == "off" => return Some(RemedyAnswer::refuse("GOGC is off already")),
-            Some(set) if set.parse().is_ok_and(|n: u64| n >= GROWTH_PERCENT) => {
-                return Some(RemedyAnswer::Refuse(format!("GOGC={set} is set already")));
-            }
-            _ => {}
+fn consider_gogc(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    let found = case.allocator_of_kind(SoftwareKind::GoRuntime)?;
+    match (case.env)("GOGC") {
+        Some(set) if set == "off" => return Some(RemedyAnswer::refuse("GOGC is off already")),
+        Some(set) if set.parse().is_ok_and(|n: u64| n >= GROWTH_PERCENT) => {
+            return Some(RemedyAnswer::Refuse(format!("GOGC={set} is set already")));
         }
-        let grow = Offer {
-            sets: one_variable("GOGC", GROWTH_PERCENT.to_string()),
-            stops: 0.93,
-            // The heap is five times its live objects, and not twice.
-            memory: MemoryGrowth::Share(1.5),
-            cost: "the heap may grow to 5 times what lives, instead of twice".to_owned(),
-            ..Offer::default()
-        };
-        let limit = memory_limit_offer(case, found);
-        Some(RemedyAnswer::Offer(
-            std::iter::once(grow).chain(limit).collect(),
-        ))
+        _ => {}
     }
+    let grow = Offer {
+        sets: one_variable("GOGC", GROWTH_PERCENT.to_string()),
+        stops: 0.93,
+        // The heap is five times its live objects, and not twice.
+        memory: MemoryGrowth::Share(1.5),
+        cost: "the heap may grow to 5 times what lives, instead of twice".to_owned(),
+        ..Offer::default()
+    };
+    let limit = memory_limit_offer(case, found);
+    Some(RemedyAnswer::Offer(
+        std::iter::once(grow).chain(limit).collect(),
+    ))
 }
 
-impl Remedy for GoToolchain {
-    fn id(&self) -> &'static str {
-        "go.toolchain"
-    }
+/// Go 1.21.0 to 1.21.3, which ask for huge pages by themselves.
+pub(super) const GO_TOOLCHAIN: Remedy = Remedy {
+    id: "go.toolchain",
+    stops: "madvise(MADV_COLLAPSE), and in 1.21.0 MADV_HUGEPAGE, which Go up to 1.21.3 calls with the lock of its heap held",
+    worse: "nothing is known: 1.21.4 is a release of corrections",
+    source: "golang/go#63334, corrected in 1.21.4, and #61718; not measured here",
+    consider: consider_go_toolchain,
+    ..Remedy::BY_SETTING
+};
 
-    fn stops(&self) -> &'static str {
-        "madvise(MADV_COLLAPSE), and in 1.21.0 MADV_HUGEPAGE, which Go up to 1.21.3 calls with the lock of its heap held"
-    }
-
-    fn worse(&self) -> &'static str {
-        "nothing is known: 1.21.4 is a release of corrections"
-    }
-
-    fn source(&self) -> &'static str {
-        "golang/go#63334, corrected in 1.21.4, and #61718; not measured here"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::NOTHING
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        /// The minimum share of the shootdowns.
-        const OWN_ADVICE_SHARE: f64 = 0.05;
-        let found = case.allocator_of_kind(SoftwareKind::GoRuntime)?;
-        let asks = case.part_of_causes(&[Cause::MadviseOther, Cause::ThpCollapse])
-            >= OWN_ADVICE_SHARE
-            || case.huge >= OWN_ADVICE_SHARE
-            || case.evidence.huge_time_permille >= MUCH_HUGE_TIME;
-        let is_one = found.at_least(1, 21, 0) && found.is_below(1, 21, 4);
-        (is_one && asks).then(|| {
-            RemedyAnswer::advise(
-                &["build it with Go 1.21.4 or later"],
-                "go.mod's toolchain line. Up to 1.21.3 the runtime collapses its heap into huge pages itself, which may \
-                 compact memory while all wait for the heap (golang/go#63334); no variable turns that off",
-            )
-        })
-    }
+fn consider_go_toolchain(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    /// The minimum share of the shootdowns.
+    const OWN_ADVICE_SHARE: f64 = 0.05;
+    let found = case.allocator_of_kind(SoftwareKind::GoRuntime)?;
+    let asks = case.part_of_causes(&[Cause::MadviseOther, Cause::ThpCollapse]) >= OWN_ADVICE_SHARE
+        || case.huge >= OWN_ADVICE_SHARE
+        || case.evidence.huge_time_permille >= MUCH_HUGE_TIME;
+    let is_one = found.at_least(1, 21, 0) && found.is_below(1, 21, 4);
+    (is_one && asks).then(|| {
+        RemedyAnswer::advise(
+            &["build it with Go 1.21.4 or later"],
+            "go.mod's toolchain line. Up to 1.21.3 the runtime collapses its heap into huge pages itself, which may \
+             compact memory while all wait for the heap (golang/go#63334); no variable turns that off",
+        )
+    })
 }
 
 /// No collections until the program has grown by the rest of the budget (from Go 1.19 on).

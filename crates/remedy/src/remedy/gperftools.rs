@@ -2,37 +2,20 @@
 
 use quell_event::Mechanism;
 
-use super::{MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use super::{MemoryGrowth, Remedy, RemedyAnswer, one_variable};
 use crate::{SoftwareKind, Touches};
 
 /// Turns the return of free spans to the system off.
-pub(super) struct ReleaseRate;
-
-impl Remedy for ReleaseRate {
-    fn id(&self) -> &'static str {
-        "gperftools.release-rate"
-    }
-
-    fn stops(&self) -> &'static str {
-        "madvise(MADV_DONTNEED) of free spans"
-    }
-
-    fn worse(&self) -> &'static str {
-        "TCMALLOC_AGGRESSIVE_DECOMMIT gives back at every free and undoes it"
-    }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: allocation churn, measured on 2.10, Linux 6.18"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::keeping(
-            &[Mechanism::Advise],
-            "its timer gives no free span back, so that none is faulted in again",
-        )
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+pub(super) const RELEASE_RATE: Remedy = Remedy {
+    id: "gperftools.release-rate",
+    stops: "madvise(MADV_DONTNEED) of free spans",
+    worse: "TCMALLOC_AGGRESSIVE_DECOMMIT gives back at every free and undoes it",
+    source: "docs/remedies-measured.md: allocation churn, measured on 2.10, Linux 6.18",
+    touches: Touches::keeping(
+        &[Mechanism::Advise],
+        "its timer gives no free span back, so that none is faulted in again",
+    ),
+    consider: |case| {
         case.allocator_of_kind(SoftwareKind::Gperftools)?;
         Some(RemedyAnswer::offer_variables(
             one_variable("TCMALLOC_RELEASE_RATE", "0"),
@@ -40,40 +23,24 @@ impl Remedy for ReleaseRate {
             MemoryGrowth::Unknown,
             "freed memory stays resident; not measured how much",
         ))
-    }
-}
+    },
+    ..Remedy::BY_SETTING
+};
 
 /// Turns it off also for the program's own requests: a release rate is for the allocator's own timer, and
 /// `MallocExtension::ReleaseFreeMemory()` gives back all free spans whatever the rate.
-pub(super) struct DisableRelease;
-
-impl Remedy for DisableRelease {
-    fn id(&self) -> &'static str {
-        "gperftools.disable-release"
-    }
-
-    fn stops(&self) -> &'static str {
-        "madvise(MADV_DONTNEED) of free spans, also by the program's own ReleaseFreeMemory() and aggressive decommit"
-    }
-
-    fn worse(&self) -> &'static str {
-        "memory is never given back, so a program that peaks once keeps its peak"
-    }
-
-    fn source(&self) -> &'static str {
-        "gperftools src/system-alloc.cc, TCMALLOC_DISABLE_MEMORY_RELEASE; gperftools/gperftools#1547: 2.3 to 2.7 times the \
-         operations with 2.10 on Linux 6.18"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        const RELEASE_TOUCHES: Touches = Touches::keeping(
-            &[Mechanism::Advise],
-            "no free span is given back, whoever asks, so that none is faulted in again",
-        );
-        RELEASE_TOUCHES.and_asked()
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+pub(super) const DISABLE_RELEASE: Remedy = Remedy {
+    id: "gperftools.disable-release",
+    stops: "madvise(MADV_DONTNEED) of free spans, also by the program's own ReleaseFreeMemory() and aggressive decommit",
+    worse: "memory is never given back, so a program that peaks once keeps its peak",
+    source: "gperftools src/system-alloc.cc, TCMALLOC_DISABLE_MEMORY_RELEASE; gperftools/gperftools#1547: 2.3 to 2.7 times the \
+         operations with 2.10 on Linux 6.18",
+    touches: Touches::keeping(
+        &[Mechanism::Advise],
+        "no free span is given back, whoever asks, so that none is faulted in again",
+    )
+    .and_asked(),
+    consider: |case| {
         case.allocator_of_kind(SoftwareKind::Gperftools)?;
         Some(RemedyAnswer::offer_variables(
             one_variable("TCMALLOC_DISABLE_MEMORY_RELEASE", "1"),
@@ -81,5 +48,6 @@ impl Remedy for DisableRelease {
             MemoryGrowth::Unknown,
             "freed memory stays resident; not measured how much",
         ))
-    }
-}
+    },
+    ..Remedy::BY_SETTING
+};

@@ -6,13 +6,10 @@ use std::path::Path;
 use quell_event::{Cause, Mechanism};
 
 use super::shim_library::{LibrarySizes, not_loaded, offer_library};
-use super::{MANY_FAULTS, Offer, Remedy, RemedyAnswer, RemedyCase};
+use super::{MANY_FAULTS, Remedy, RemedyAnswer, RemedyCase};
 use crate::evidence::Evidence;
 use crate::function_names::is_libc_file;
 use crate::{SoftwareKind, Touches};
-
-/// Has the library drop the program's own calls of malloc_trim(3).
-pub(super) struct DropHeapTrim;
 
 /// The library does nothing else, so that the measured gain belongs to this remedy alone.
 const DROP_SETTINGS: &str = "malloc_trim=drop,cache=0,zero=off,free=pass";
@@ -58,62 +55,44 @@ fn trim_caller(evidence: &Evidence) -> Option<&Path> {
     named.find(names).map(|(file, _)| file.as_path())
 }
 
-impl Remedy for DropHeapTrim {
-    fn id(&self) -> &'static str {
-        "shim.malloc-trim"
-    }
+/// Has the library drop the program's own calls of malloc_trim(3).
+pub(super) const DROP_HEAP_TRIM: Remedy = Remedy {
+    id: "shim.malloc-trim",
+    stops: "madvise(MADV_DONTNEED) and brk of a malloc_trim(3) that the program calls itself, and the page faults after it",
+    worse: "free memory of the heap stays while memory is not short; where the trim was all that kept a heap of many arenas small it grows to the bound; a call through a handle of the C library (Python's ctypes) is not reached",
+    source: "docs/remedies-measured.md: a trim every 100 ms, measured on glibc 2.36, Linux 6.18; amule-org/amule#1156, haproxy/haproxy#1884 and #2091; \
+         malloc_trim(3)",
+    touches: Touches {
+        asked: true,
+        ..Touches::keeping(
+            &[Mechanism::Advise, Mechanism::Brk],
+            "what the program's own malloc_trim gives back stays, and is not faulted in again",
+        )
+    },
+    helps_without_shootdowns: true,
+    consider: consider_drop_heap_trim,
+    ..Remedy::BY_LIBRARY
+};
 
-    fn stops(&self) -> &'static str {
-        "madvise(MADV_DONTNEED) and brk of a malloc_trim(3) that the program calls itself, and the page faults after it"
+fn consider_drop_heap_trim(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    case.allocator_of_kind(SoftwareKind::Glibc)?;
+    let part = asked_for(case);
+    let faults = case.evidence.page_faults.unwrap_or(0);
+    // Without threads side by side there is no shootdown, and a trim costs the faults after it.
+    let may = part > 0.0 || faults >= MANY_FAULTS && trim_caller(case.evidence).is_some();
+    if !may {
+        return None;
     }
-
-    fn worse(&self) -> &'static str {
-        "free memory of the heap stays while memory is not short; where the trim was all that kept a heap of many arenas small it grows to the bound; a call through a handle of the C library (Python's ctypes) is not reached"
+    if let Some(why) = not_loaded(case) {
+        return Some(RemedyAnswer::Refuse(why));
     }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: a trim every 100 ms, measured on glibc 2.36, Linux 6.18; amule-org/amule#1156, haproxy/haproxy#1884 and #2091; \
-         malloc_trim(3)"
-    }
-
-    fn preloads(&self) -> bool {
-        true
-    }
-
-    fn helps_without_shootdowns(&self) -> bool {
-        true
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches {
-            asked: true,
-            ..Touches::keeping(
-                &[Mechanism::Advise, Mechanism::Brk],
-                "what the program's own malloc_trim gives back stays, and is not faulted in again",
-            )
-        }
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        case.allocator_of_kind(SoftwareKind::Glibc)?;
-        let part = asked_for(case);
-        let faults = case.evidence.page_faults.unwrap_or(0);
-        // Without threads side by side there is no shootdown, and a trim costs the faults after it.
-        let may = part > 0.0 || faults >= MANY_FAULTS && trim_caller(case.evidence).is_some();
-        if !may {
-            return None;
-        }
-        if let Some(why) = not_loaded(case) {
-            return Some(RemedyAnswer::Refuse(why));
-        }
-        Some(match LibrarySizes::within_budget(case) {
-            Ok(sizes) => offer_library(
-                sizes.with_bound(DROP_SETTINGS),
-                part * STOPPED_SHARE,
-                sizes.memory_growth(),
-                sizes.cost_text("free"),
-            ),
-            Err(why) => RemedyAnswer::refuse(why),
-        })
-    }
+    Some(match LibrarySizes::within_budget(case) {
+        Ok(sizes) => offer_library(
+            sizes.with_bound(DROP_SETTINGS),
+            part * STOPPED_SHARE,
+            sizes.memory_growth(),
+            sizes.cost_text("free"),
+        ),
+        Err(why) => RemedyAnswer::refuse(why),
+    })
 }

@@ -5,12 +5,6 @@ use quell_event::{Cause, Mechanism};
 use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{FoundSoftware, SoftwareKind, Touches};
 
-/// Turns the timed return of freed pages off, and stops the rest too: see the comments inside.
-pub(super) struct JemallocDecay;
-
-/// Gives freed pages back many ranges at a time (5.3.1).
-pub(super) struct JemallocBatch;
-
 /// From here on blocks are large as in the loads of 1 to 64 MB and 1 to 32 MB that were measured.
 const LARGE_BLOCK_BYTES: u64 = 8 << 20;
 /// The growth where memory was given back at once before, and is now kept in one arena for all large blocks, without huge pages:
@@ -35,52 +29,36 @@ pub(super) const GIVES_BACK: [Cause; 6] = [
     Cause::Other,
 ];
 
-impl Remedy for JemallocDecay {
-    fn id(&self) -> &'static str {
-        "jemalloc.decay"
-    }
+/// Turns the timed return of freed pages off, and stops the rest too: see the comments inside.
+pub(super) const JEMALLOC_DECAY: Remedy = Remedy {
+    id: "jemalloc.decay",
+    stops: "madvise(MADV_DONTNEED and MADV_FREE) and munmap of freed pages, and with huge pages or, from 5.3.1 on, calloc_madvise_threshold the one for a large calloc",
+    worse: "memory is never given back, so a program that peaks once keeps its peak; thp:always without the rest raised shootdowns to 4 times; on many cores the one arena for large blocks may be contended (seen on two only); up to 5.3.0 a large calloc makes one whatever is set, but with thp:always: decay alone made 1 to 606 of them 1,344 to 3,591",
+    source: "docs/remedies-measured.md: Polars and churn, measured on Linux 6.18; jemalloc 5.3.1 src/arena.c, src/ehooks.c and doc/jemalloc.xml.in for its options",
+    touches: Touches::keeping(
+        &[Mechanism::Advise, Mechanism::Unmap],
+        "freed pages are neither purged nor unmapped, so that none is faulted in again; with thp:always one fault brings 2 MB",
+    ),
+    everywhere_with: Some((HUGE_SETTING, &[Mechanism::FaultAnon, Mechanism::FaultEntry])),
+    consider: consider_jemalloc_decay,
+    ..Remedy::BY_SETTING
+};
 
-    fn stops(&self) -> &'static str {
-        "madvise(MADV_DONTNEED and MADV_FREE) and munmap of freed pages, and with huge pages or, from 5.3.1 on, calloc_madvise_threshold the one for a large calloc"
+fn consider_jemalloc_decay(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
+    let variable = match conf_variable(found) {
+        Ok(variable) => variable,
+        Err(why) => return Some(RemedyAnswer::refuse(why)),
+    };
+    if found.is_below(5, 0, 0) {
+        return Some(old_version_answer(case, found, variable));
     }
-
-    fn worse(&self) -> &'static str {
-        "memory is never given back, so a program that peaks once keeps its peak; thp:always without the rest raised shootdowns to 4 times; on many cores the one arena for large blocks may be contended (seen on two only); up to 5.3.0 a large calloc makes one whatever is set, but with thp:always: decay alone made 1 to 606 of them 1,344 to 3,591"
+    if !found.at_least(5, 0, 0) {
+        return Some(RemedyAnswer::refuse(
+            "its version is not known, and a key that it does not know is only an error message",
+        ));
     }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: Polars and churn, measured on Linux 6.18; jemalloc 5.3.1 src/arena.c, src/ehooks.c and doc/jemalloc.xml.in for its options"
-    }
-
-    fn touches(&self, offer: &Offer) -> Touches {
-        const KEEPING_TOUCHES: Touches = Touches::keeping(
-            &[Mechanism::Advise, Mechanism::Unmap],
-            "freed pages are neither purged nor unmapped, so that none is faulted in again; with thp:always one fault brings 2 MB",
-        );
-        let is_huge = offer.sets.values().any(|conf| conf.contains(HUGE_SETTING));
-        if is_huge {
-            KEEPING_TOUCHES.and_everywhere(&[Mechanism::FaultAnon, Mechanism::FaultEntry])
-        } else {
-            KEEPING_TOUCHES
-        }
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
-        let variable = match conf_variable(found) {
-            Ok(variable) => variable,
-            Err(why) => return Some(RemedyAnswer::refuse(why)),
-        };
-        if found.is_below(5, 0, 0) {
-            return Some(old_version_answer(case, found, variable));
-        }
-        if !found.at_least(5, 0, 0) {
-            return Some(RemedyAnswer::refuse(
-                "its version is not known, and a key that it does not know is only an error message",
-            ));
-        }
-        Some(RemedyAnswer::Offer(decay_offers(case, found, variable)))
-    }
+    Some(RemedyAnswer::Offer(decay_offers(case, found, variable)))
 }
 
 /// jemalloc 5: with huge pages where they help, and without.
@@ -200,34 +178,20 @@ fn metadata_grows(case: &RemedyCase<'_>) -> f64 {
     (most as f64 / rss.max(1) as f64).max(0.03)
 }
 
-impl Remedy for JemallocBatch {
-    fn id(&self) -> &'static str {
-        "jemalloc.batch"
-    }
-
-    fn stops(&self) -> &'static str {
-        "about half of the madvise(MADV_DONTNEED) of freed pages: up to 128 ranges go in one process_madvise(2)"
-    }
-
-    fn worse(&self) -> &'static str {
-        "kernels before 6.16 take one range at a time all the same, and those before 6.13 refuse it; a build without process_madvise ignores the setting"
-    }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: jemalloc 5.3.1 on Linux 6.18; its doc/jemalloc.xml.in, opt.process_madvise_max_batch"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches {
-            again: false,
-            ..Touches::keeping(
-                &[Mechanism::Advise],
-                "as much is given back and faulted in again, by fewer calls",
-            )
-        }
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+/// Gives freed pages back many ranges at a time (5.3.1).
+pub(super) const JEMALLOC_BATCH: Remedy = Remedy {
+    id: "jemalloc.batch",
+    stops: "about half of the madvise(MADV_DONTNEED) of freed pages: up to 128 ranges go in one process_madvise(2)",
+    worse: "kernels before 6.16 take one range at a time all the same, and those before 6.13 refuse it; a build without process_madvise ignores the setting",
+    source: "docs/remedies-measured.md: jemalloc 5.3.1 on Linux 6.18; its doc/jemalloc.xml.in, opt.process_madvise_max_batch",
+    touches: Touches {
+        again: false,
+        ..Touches::keeping(
+            &[Mechanism::Advise],
+            "as much is given back and faulted in again, by fewer calls",
+        )
+    },
+    consider: |case| {
         let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
         if !found.at_least(5, 3, 1) {
             return None;
@@ -239,8 +203,9 @@ impl Remedy for JemallocBatch {
             MemoryGrowth::Share(0.0),
             "no memory: it is given back as before, in fewer calls",
         ))
-    }
-}
+    },
+    ..Remedy::BY_SETTING
+};
 
 pub(super) fn conf_variable(found: &FoundSoftware) -> Result<&str, &'static str> {
     let name = found.conf_env.as_deref();

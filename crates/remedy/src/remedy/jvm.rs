@@ -5,15 +5,6 @@ use quell_event::Mechanism;
 use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
 
-/// Makes the first heap size the largest, where the user has stated that.
-pub(super) struct FixedHeap;
-
-/// Asks for huge pages under the heap.
-pub(super) struct JavaHugePages;
-
-/// Another collector, where none is named.
-pub(super) struct ParallelCollector;
-
 /// The collectors that give memory back by themselves, or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Collector {
@@ -26,108 +17,95 @@ enum Collector {
     Other,
 }
 
-impl Remedy for FixedHeap {
-    fn id(&self) -> &'static str {
-        "jvm.fixed-heap"
-    }
+/// Makes the first heap size the largest, where the user has stated that.
+pub(super) const FIXED_HEAP: Remedy = Remedy {
+    id: "jvm.fixed-heap",
+    stops: "growing and shrinking of the heap, and first touches beside running threads",
+    worse: "without a stated maximum it would make a quarter of the machine's memory resident",
+    source: "docs/remedies-measured.md: runtimes, Java 17: G1 2,687 shootdowns to 29, ZGC 51 to 9; man java(1), AlwaysPreTouch, ZUncommit, ShenandoahUncommit",
+    touches: Touches::keeping(
+        &[
+            Mechanism::Map,
+            Mechanism::Unmap,
+            Mechanism::Advise,
+            Mechanism::Protect,
+        ],
+        "the heap neither grows nor shrinks, and with AlwaysPreTouch its pages are there before it is used; the collector's own time is no part of it",
+    ),
+    everywhere_with: Some((
+        "AlwaysPreTouch",
+        &[
+            Mechanism::FaultAnon,
+            Mechanism::FaultHuge,
+            Mechanism::FaultEntry,
+            Mechanism::Zeroing,
+        ],
+    )),
+    consider: consider_fixed_heap,
+    ..Remedy::BY_SETTING
+};
 
-    fn stops(&self) -> &'static str {
-        "growing and shrinking of the heap, and first touches beside running threads"
-    }
-
-    fn worse(&self) -> &'static str {
-        "without a stated maximum it would make a quarter of the machine's memory resident"
-    }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: runtimes, Java 17: G1 2,687 shootdowns to 29, ZGC 51 to 9; man java(1), AlwaysPreTouch, ZUncommit, ShenandoahUncommit"
-    }
-
-    fn touches(&self, offer: &Offer) -> Touches {
-        const HEAP_TOUCHES: Touches = Touches::keeping(
-            &[
-                Mechanism::Map,
-                Mechanism::Unmap,
-                Mechanism::Advise,
-                Mechanism::Protect,
-            ],
-            "the heap neither grows nor shrinks, and with AlwaysPreTouch its pages are there before it is used; the collector's own time is no part of it",
-        );
-        let is_touched = offer.sets.values().any(|o| o.contains("AlwaysPreTouch"));
-        if is_touched {
-            HEAP_TOUCHES.and_everywhere(&[
-                Mechanism::FaultAnon,
-                Mechanism::FaultHuge,
-                Mechanism::FaultEntry,
-                Mechanism::Zeroing,
-            ])
+fn consider_fixed_heap(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    case.allocator_of_kind(SoftwareKind::Jvm)?;
+    let all = all_options(case);
+    let collector = chosen_collector(&all);
+    let keep = match collector {
+        Collector::Z => " -XX:-ZUncommit",
+        Collector::Shenandoah => " -XX:-ShenandoahUncommit",
+        Collector::Default | Collector::G1 | Collector::Other => "",
+    };
+    let maximum = all
+        .split_ascii_whitespace()
+        .rev()
+        .find_map(|w| w.strip_prefix("-Xmx"));
+    let Some(size) = maximum else {
+        let unsaid = if collector == Collector::Default {
+            "; which collector works is not said there: with ZGC add -XX:-ZUncommit, with Shenandoah -XX:-ShenandoahUncommit"
         } else {
-            HEAP_TOUCHES
+            ""
+        };
+        return Some(RemedyAnswer::Refuse(format!(
+            "a heap of fixed size, touched at the start, stopped 99 % on Java 17 G1, but its size must be known: \
+             put -Xmx… on the command line or in JAVA_TOOL_OPTIONS, or start java with -Xms and -Xmx equal and -XX:+AlwaysPreTouch{keep}{unsaid}"
+        )));
+    };
+    // 2,687 to 29, and 51 to 9; of the others nothing was measured, so the lesser of the two.
+    let (stops, measured) = match collector {
+        Collector::Default | Collector::G1 => (0.95, ""),
+        Collector::Z => (0.82, ""),
+        Collector::Shenandoah | Collector::Other => {
+            (0.82, "; on this collector it was not measured")
         }
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        case.allocator_of_kind(SoftwareKind::Jvm)?;
-        let all = all_options(case);
-        let collector = chosen_collector(&all);
-        let keep = match collector {
-            Collector::Z => " -XX:-ZUncommit",
-            Collector::Shenandoah => " -XX:-ShenandoahUncommit",
-            Collector::Default | Collector::G1 | Collector::Other => "",
-        };
-        let maximum = all
-            .split_ascii_whitespace()
-            .rev()
-            .find_map(|w| w.strip_prefix("-Xmx"));
-        let Some(size) = maximum else {
-            let unsaid = if collector == Collector::Default {
-                "; which collector works is not said there: with ZGC add -XX:-ZUncommit, with Shenandoah -XX:-ShenandoahUncommit"
-            } else {
-                ""
-            };
-            return Some(RemedyAnswer::Refuse(format!(
-                "a heap of fixed size, touched at the start, stopped 99 % on Java 17 G1, but its size must be known: \
-                 put -Xmx… on the command line or in JAVA_TOOL_OPTIONS, or start java with -Xms and -Xmx equal and -XX:+AlwaysPreTouch{keep}{unsaid}"
-            )));
-        };
-        // 2,687 to 29, and 51 to 9; of the others nothing was measured, so the lesser of the two.
-        let (stops, measured) = match collector {
-            Collector::Default | Collector::G1 => (0.95, ""),
-            Collector::Z => (0.82, ""),
-            Collector::Shenandoah | Collector::Other => {
-                (0.82, "; on this collector it was not measured")
-            }
-        };
-        let Some(maximum) = parse_size(size) else {
-            return Some(RemedyAnswer::refuse(format!(
-                "-Xmx{size} is no size that java takes"
-            )));
-        };
-        let offer = |options: String, stops: f64, grows: u64, what: &str| Offer {
-            sets: one_variable("JAVA_TOOL_OPTIONS", options),
-            stops,
-            memory: MemoryGrowth::UpTo(grows),
-            // by -Xmx, and a program that runs for long may come to it by itself
-            allowed: true,
-            cost: format!(
-                "{what} the heap of {size} that -Xmx allows, which may be up to {} MB more{measured}",
-                grows >> 20
-            ),
-            ..Offer::default()
-        };
-        let grows = maximum.saturating_sub(case.evidence.max_rss.unwrap_or(0));
-        let touch = format!("-Xms{size} -XX:+AlwaysPreTouch{keep}");
-        Some(RemedyAnswer::Offer(vec![
-            offer(touch, stops, grows, "resident from the start is"),
-            // The heap is not grown step by step, and memory that is never used is not touched.
-            offer(
-                format!("-Xms{size}{keep}"),
-                0.5 * stops,
-                grows,
-                "resident as it is used is",
-            ),
-        ]))
-    }
+    };
+    let Some(maximum) = parse_size(size) else {
+        return Some(RemedyAnswer::refuse(format!(
+            "-Xmx{size} is no size that java takes"
+        )));
+    };
+    let offer = |options: String, stops: f64, grows: u64, what: &str| Offer {
+        sets: one_variable("JAVA_TOOL_OPTIONS", options),
+        stops,
+        memory: MemoryGrowth::UpTo(grows),
+        // by -Xmx, and a program that runs for long may come to it by itself
+        allowed: true,
+        cost: format!(
+            "{what} the heap of {size} that -Xmx allows, which may be up to {} MB more{measured}",
+            grows >> 20
+        ),
+        ..Offer::default()
+    };
+    let grows = maximum.saturating_sub(case.evidence.max_rss.unwrap_or(0));
+    let touch = format!("-Xms{size} -XX:+AlwaysPreTouch{keep}");
+    Some(RemedyAnswer::Offer(vec![
+        offer(touch, stops, grows, "resident from the start is"),
+        // The heap is not grown step by step, and memory that is never used is not touched.
+        offer(
+            format!("-Xms{size}{keep}"),
+            0.5 * stops,
+            grows,
+            "resident as it is used is",
+        ),
+    ]))
 }
 
 /// All options that are set. Those on the command line are read after the variables, and override them.
@@ -144,31 +122,17 @@ fn to_try(option: &str, cost: &str) -> RemedyAnswer {
     RemedyAnswer::to_try(one_variable("JAVA_TOOL_OPTIONS", option), cost)
 }
 
-impl Remedy for JavaHugePages {
-    fn id(&self) -> &'static str {
-        "jvm.huge-pages"
-    }
-
-    fn stops(&self) -> &'static str {
-        "no shootdown: page faults of 4 KB in the heap, each 512 of which become one"
-    }
-
-    fn worse(&self) -> &'static str {
-        "a huge page is zeroed whole, and found dearly where memory is fragmented; pages of the heap that are used thinly are resident whole"
-    }
-
-    fn source(&self) -> &'static str {
-        "man java(1), UseTransparentHugePages; docs/remedies-measured.md: what huge pages win differs by the hour, so that only runs tell"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::everywhere(
-            &[Mechanism::FaultAnon, Mechanism::FaultEntry],
-            "one fault brings 2 MB of the heap where there were 512; what is zeroed stays the same",
-        )
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+/// Asks for huge pages under the heap.
+pub(super) const JAVA_HUGE_PAGES: Remedy = Remedy {
+    id: "jvm.huge-pages",
+    stops: "no shootdown: page faults of 4 KB in the heap, each 512 of which become one",
+    worse: "a huge page is zeroed whole, and found dearly where memory is fragmented; pages of the heap that are used thinly are resident whole",
+    source: "man java(1), UseTransparentHugePages; docs/remedies-measured.md: what huge pages win differs by the hour, so that only runs tell",
+    touches: Touches::everywhere(
+        &[Mechanism::FaultAnon, Mechanism::FaultEntry],
+        "one fault brings 2 MB of the heap where there were 512; what is zeroed stays the same",
+    ),
+    consider: |case| {
         case.allocator_of_kind(SoftwareKind::Jvm)?;
         let faults = case.evidence.page_faults.unwrap_or(0);
         let set = all_options(case);
@@ -179,39 +143,26 @@ impl Remedy for JavaHugePages {
             "-XX:+UseTransparentHugePages",
             "what is touched of the heap is resident by 2 MB; not measured how much more that is",
         ))
-    }
-}
+    },
+    ..Remedy::BY_SETTING
+};
 
-impl Remedy for ParallelCollector {
-    fn id(&self) -> &'static str {
-        "jvm.parallel"
-    }
-
-    fn stops(&self) -> &'static str {
-        "what G1 gives back and faults in again, and its threads beside the program's"
-    }
-
-    fn worse(&self) -> &'static str {
-        "longer pauses: each collection stops the program; a service that answers by a deadline should keep its collector"
-    }
-
-    fn source(&self) -> &'static str {
-        "man java(1), UseParallelGC; docs/remedies-measured.md"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::keeping(
-            &[
-                Mechanism::Map,
-                Mechanism::Unmap,
-                Mechanism::Advise,
-                Mechanism::Protect,
-            ],
-            "the young generation is used again in place; the collector's own time is no part of it",
-        )
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+/// Another collector, where none is named.
+pub(super) const PARALLEL_COLLECTOR: Remedy = Remedy {
+    id: "jvm.parallel",
+    stops: "what G1 gives back and faults in again, and its threads beside the program's",
+    worse: "longer pauses: each collection stops the program; a service that answers by a deadline should keep its collector",
+    source: "man java(1), UseParallelGC; docs/remedies-measured.md",
+    touches: Touches::keeping(
+        &[
+            Mechanism::Map,
+            Mechanism::Unmap,
+            Mechanism::Advise,
+            Mechanism::Protect,
+        ],
+        "the young generation is used again in place; the collector's own time is no part of it",
+    ),
+    consider: |case| {
         case.allocator_of_kind(SoftwareKind::Jvm)?;
         // A user who names a collector has chosen its pauses.
         let is_free = chosen_collector(&all_options(case)) == Collector::Default
@@ -223,8 +174,9 @@ impl Remedy for ParallelCollector {
                 "pauses are longer, and memory may grow to -Xmx before it is collected; neither was measured",
             )
         })
-    }
-}
+    },
+    ..Remedy::BY_SETTING
+};
 
 /// The collector of the last option that names one.
 fn chosen_collector(options: &str) -> Collector {

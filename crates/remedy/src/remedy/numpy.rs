@@ -4,55 +4,41 @@
 
 use quell_event::Mechanism;
 
-use super::{MUCH_HUGE_TIME, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use super::{MUCH_HUGE_TIME, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
-
-/// Has it not ask.
-pub(super) struct NumpyUnadvised;
 
 const ADVICE_VARIABLE: &str = "NUMPY_MADVISE_HUGEPAGE";
 
-impl Remedy for NumpyUnadvised {
-    fn id(&self) -> &'static str {
-        "numpy.no-huge-pages"
-    }
+/// Has it not ask.
+pub(super) const NUMPY_UNADVISED: Remedy = Remedy {
+    id: "numpy.no-huge-pages",
+    stops: "no shootdown: NumPy's madvise(MADV_HUGEPAGE), and the huge pages that are found, compacted and zeroed for it",
+    worse: "arrays of 4 MB and more are faulted in by 4 KB: where huge pages are there to be had, that is slower",
+    source: "numpy.org/doc, Global Configuration Options, NUMPY_MADVISE_HUGEPAGE; numpy/numpy#15545 and #31590; docs/remedies-measured.md",
+    touches: Touches::everywhere(
+        &[
+            Mechanism::FaultHuge,
+            Mechanism::Zeroing,
+            Mechanism::CompactDirect,
+        ],
+        "arrays are faulted in by 4 KB as they are used; the faults of 4 KB come on top",
+    ),
+    consider: consider_numpy_unadvised,
+    ..Remedy::BY_SETTING
+};
 
-    fn stops(&self) -> &'static str {
-        "no shootdown: NumPy's madvise(MADV_HUGEPAGE), and the huge pages that are found, compacted and zeroed for it"
+fn consider_numpy_unadvised(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    case.program_of_kinds(&[SoftwareKind::NumPy])?;
+    if case.evidence.huge_time_permille < MUCH_HUGE_TIME {
+        return None;
     }
-
-    fn worse(&self) -> &'static str {
-        "arrays of 4 MB and more are faulted in by 4 KB: where huge pages are there to be had, that is slower"
+    if (case.env)(ADVICE_VARIABLE).is_some() {
+        return Some(RemedyAnswer::refuse(format!(
+            "{ADVICE_VARIABLE} is set already"
+        )));
     }
-
-    fn source(&self) -> &'static str {
-        "numpy.org/doc, Global Configuration Options, NUMPY_MADVISE_HUGEPAGE; numpy/numpy#15545 and #31590; docs/remedies-measured.md"
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::everywhere(
-            &[
-                Mechanism::FaultHuge,
-                Mechanism::Zeroing,
-                Mechanism::CompactDirect,
-            ],
-            "arrays are faulted in by 4 KB as they are used; the faults of 4 KB come on top",
-        )
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        case.program_of_kinds(&[SoftwareKind::NumPy])?;
-        if case.evidence.huge_time_permille < MUCH_HUGE_TIME {
-            return None;
-        }
-        if (case.env)(ADVICE_VARIABLE).is_some() {
-            return Some(RemedyAnswer::refuse(format!(
-                "{ADVICE_VARIABLE} is set already"
-            )));
-        }
-        Some(RemedyAnswer::to_try(
-            one_variable(ADVICE_VARIABLE, "0"),
-            "512 page faults for one, and more TLB misses",
-        ))
-    }
+    Some(RemedyAnswer::to_try(
+        one_variable(ADVICE_VARIABLE, "0"),
+        "512 page faults for one, and more TLB misses",
+    ))
 }

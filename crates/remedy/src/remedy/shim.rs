@@ -8,9 +8,7 @@ use quell_event::{Cause, Mechanism};
 use super::shim_library::{
     CACHED_CAUSES, LibrarySizes, is_copied_by_forks, offer_library, refusal,
 };
-use super::{
-    Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, mimalloc, undecayed, unpurged,
-};
+use super::{Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, mimalloc, undecayed, unpurged};
 use crate::{SoftwareKind, Touches};
 
 /// The largest of the blocks of which zeroing stopped nearly all.
@@ -25,148 +23,111 @@ const ZERO_SETTING: &str = "zero=64M";
 /// so that memory grows beyond the bound. With a bound of 1.2 times the observed memory, `zero=64M` took 1.32 times the memory
 /// and left 27 % of the shootdowns, and this 1.19 times and 20 % (medians of 6 runs).
 const ZERO_SOME: &str = "zero=16M";
-/// Keeps unmapped regions for later mappings, and gives the surplus back in batches.
-pub(super) struct ShimCache;
-
-/// Answers MADV_DONTNEED by zeroing in place.
-pub(super) struct ShimZero;
-
 /// google/tcmalloc with large blocks has up to a tenth more in one run than in the next, so that a bound of a quarter over
 /// the observed one was 1.18 to 1.30 times the others.
 const RUN_VARIATION: f64 = 1.0 / 12.0;
 /// Zeroing, and dropping MADV_FREE, replace these calls.
 const ZEROED_CAUSES: [Cause; 2] = [Cause::MadviseDontneed, Cause::MadviseFree];
 
-impl Remedy for ShimCache {
-    fn id(&self) -> &'static str {
-        "shim.cache"
-    }
-
-    fn stops(&self) -> &'static str {
-        "munmap of anonymous memory by the program itself, or by an allocator whose settings don't reach it"
-    }
-
-    fn worse(&self) -> &'static str {
-        "use of memory after munmap is not caught any more (QUELL_SHIM=strict catches it); a cache much smaller than what is unmapped and mapped again stops little"
-    }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: raw mmap, measured on Linux 6.18: 2,846 shootdowns to 47 where no more memory was allowed than before, to 18 with 1.05 times"
-    }
-
-    fn preloads(&self) -> bool {
-        true
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        const CACHE_TOUCHES: Touches = Touches::keeping(
+/// Keeps unmapped regions for later mappings, and gives the surplus back in batches.
+pub(super) const SHIM_CACHE: Remedy = Remedy {
+    id: "shim.cache",
+    stops: "munmap of anonymous memory by the program itself, or by an allocator whose settings don't reach it",
+    worse: "use of memory after munmap is not caught any more (QUELL_SHIM=strict catches it); a cache much smaller than what is unmapped and mapped again stops little",
+    source: "docs/remedies-measured.md: raw mmap, measured on Linux 6.18: 2,846 shootdowns to 47 where no more memory was allowed than before, to 18 with 1.05 times",
+    touches: Touches::keeping(
             &[Mechanism::Unmap, Mechanism::Map],
             "what the program unmaps is kept and handed out again, without faults; files and reservations are passed on",
-        );
-        CACHE_TOUCHES.and_asked()
-    }
+        ).and_asked(),
+    consider: consider_shim_cache,
+    ..Remedy::BY_LIBRARY
+};
 
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        let files = case.part_of_files(&CACHED_CAUSES);
-        let part = (case.part_with_copies(&CACHED_CAUSES) - files).max(0.0);
-        let others = undecayed::applies_to(case) || unpurged::applies_to(case);
-        if (part == 0.0 && files == 0.0) || !is_interceptable(case) || others {
-            return None;
-        }
-        let passed_on = || passed_on(case, part, files);
-        if let Some(why) = refusal(case)
-            .or_else(|| why_never_reused(case))
-            .or_else(passed_on)
-        {
-            return Some(RemedyAnswer::Refuse(why));
-        }
-        // The library zeroes by default.
-        let zero = if is_copied_by_forks(case) {
-            ",zero=off"
-        } else {
-            ""
-        };
-        Some(match LibrarySizes::within_budget(case) {
-            Ok(sizes) => offer_library(
-                sizes.shim_settings() + zero,
-                part * sizes.stops(case.evidence.mean_block()),
-                sizes.memory_growth(),
-                sizes.cost_text("unmapped"),
-            ),
-            Err(why) => RemedyAnswer::refuse(why),
-        })
+fn consider_shim_cache(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    let files = case.part_of_files(&CACHED_CAUSES);
+    let part = (case.part_with_copies(&CACHED_CAUSES) - files).max(0.0);
+    let others = undecayed::applies_to(case) || unpurged::applies_to(case);
+    if (part == 0.0 && files == 0.0) || !is_interceptable(case) || others {
+        return None;
     }
+    let passed_on = || passed_on(case, part, files);
+    if let Some(why) = refusal(case)
+        .or_else(|| why_never_reused(case))
+        .or_else(passed_on)
+    {
+        return Some(RemedyAnswer::Refuse(why));
+    }
+    // The library zeroes by default.
+    let zero = if is_copied_by_forks(case) {
+        ",zero=off"
+    } else {
+        ""
+    };
+    Some(match LibrarySizes::within_budget(case) {
+        Ok(sizes) => offer_library(
+            sizes.shim_settings() + zero,
+            part * sizes.stops(case.evidence.mean_block()),
+            sizes.memory_growth(),
+            sizes.cost_text("unmapped"),
+        ),
+        Err(why) => RemedyAnswer::refuse(why),
+    })
 }
 
-impl Remedy for ShimZero {
-    fn id(&self) -> &'static str {
-        "shim.zero"
-    }
+/// Answers MADV_DONTNEED by zeroing in place.
+pub(super) const SHIM_ZERO: Remedy = Remedy {
+    id: "shim.zero",
+    stops: "madvise(MADV_DONTNEED) of small ranges, which are zeroed instead, and MADV_FREE, which is dropped",
+    worse: "ranges that are never used again: zeroing takes longer than giving back from 32 KB on if they are out of the cache, from 1 to 2 MB on if they are in it; a program that forks as it works, since each page that stays is copied",
+    source: "docs/remedies-measured.md: jemalloc with decay 0 under a prototype, 971 shootdowns to 3.3 per 1,000 operations; with blocks of 1 to 64 MB, 1,087 to 127",
+    touches: Touches::keeping(
+        &[Mechanism::Advise],
+        "what is given back is zeroed in place, so that it is not faulted in again",
+    )
+    .and_asked(),
+    consider: consider_shim_zero,
+    ..Remedy::BY_LIBRARY
+};
 
-    fn stops(&self) -> &'static str {
-        "madvise(MADV_DONTNEED) of small ranges, which are zeroed instead, and MADV_FREE, which is dropped"
+fn consider_shim_zero(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    let part = case.part_with_copies(&ZEROED_CAUSES) - case.part_of_files(&ZEROED_CAUSES);
+    if part <= 0.0 || !is_interceptable(case) || undecayed::applies_to(case) {
+        return None;
     }
-
-    fn worse(&self) -> &'static str {
-        "ranges that are never used again: zeroing takes longer than giving back from 32 KB on if they are out of the cache, from 1 to 2 MB on if they are in it; a program that forks as it works, since each page that stays is copied"
+    // mimalloc's own setting does that, and `unpurged` does the rest; within a bound only this remedy does: of 3.6.0's 123
+    // shootdowns with blocks of 1 to 64 MB 14 to 19 were left, in 1.12 to 1.2 times the memory.
+    if case
+        .allocator_of_kind(SoftwareKind::Mimalloc)
+        .is_some_and(|f| mimalloc::purge_setting(f).is_some() && !mimalloc::is_zeroed(case, f))
+    {
+        return None;
     }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: jemalloc with decay 0 under a prototype, 971 shootdowns to 3.3 per 1,000 operations; with blocks of 1 to 64 MB, 1,087 to 127"
+    if let Some(why) = refusal(case) {
+        return Some(RemedyAnswer::Refuse(why));
     }
-
-    fn preloads(&self) -> bool {
-        true
+    if is_copied_by_forks(case) {
+        return Some(RemedyAnswer::refuse(
+            "the preload library would zero what is given back in place, and the program forks as it works: \
+             what stays is then copied page by page, each with a shootdown, while a child has it too (with a \
+             child of 20 ms every 40 ms, 1,488 to 7,097 shootdowns became 4,498 to 55,627)",
+        ));
     }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        const ZERO_TOUCHES: Touches = Touches::keeping(
-            &[Mechanism::Advise],
-            "what is given back is zeroed in place, so that it is not faulted in again",
-        );
-        ZERO_TOUCHES.and_asked()
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        let part = case.part_with_copies(&ZEROED_CAUSES) - case.part_of_files(&ZEROED_CAUSES);
-        if part <= 0.0 || !is_interceptable(case) || undecayed::applies_to(case) {
-            return None;
+    Some(match LibrarySizes::within_budget(case) {
+        Ok(sizes) => {
+            let sizes = if is_google(case) && !is_small(case) {
+                sizes.less_share(RUN_VARIATION)
+            } else {
+                sizes
+            };
+            offer_library(
+                format!("{},{}", sizes.shim_settings(), zero_up_to(case)),
+                part * zeroed_share(case, &sizes),
+                sizes.memory_growth(),
+                sizes.cost_text("zeroed"),
+            )
         }
-        // mimalloc's own setting does that, and `unpurged` does the rest; within a bound only this remedy does: of 3.6.0's 123
-        // shootdowns with blocks of 1 to 64 MB 14 to 19 were left, in 1.12 to 1.2 times the memory.
-        if case
-            .allocator_of_kind(SoftwareKind::Mimalloc)
-            .is_some_and(|f| mimalloc::purge_setting(f).is_some() && !mimalloc::is_zeroed(case, f))
-        {
-            return None;
-        }
-        if let Some(why) = refusal(case) {
-            return Some(RemedyAnswer::Refuse(why));
-        }
-        if is_copied_by_forks(case) {
-            return Some(RemedyAnswer::refuse(
-                "the preload library would zero what is given back in place, and the program forks as it works: \
-                 what stays is then copied page by page, each with a shootdown, while a child has it too (with a \
-                 child of 20 ms every 40 ms, 1,488 to 7,097 shootdowns became 4,498 to 55,627)",
-            ));
-        }
-        Some(match LibrarySizes::within_budget(case) {
-            Ok(sizes) => {
-                let sizes = if is_google(case) && !is_small(case) {
-                    sizes.less_share(RUN_VARIATION)
-                } else {
-                    sizes
-                };
-                offer_library(
-                    format!("{},{}", sizes.shim_settings(), zero_up_to(case)),
-                    part * zeroed_share(case, &sizes),
-                    sizes.memory_growth(),
-                    sizes.cost_text("zeroed"),
-                )
-            }
-            Err(why) => RemedyAnswer::refuse(why),
-        })
-    }
+        Err(why) => RemedyAnswer::refuse(why),
+    })
 }
 
 /// The share of in-place releases that zeroing stops.

@@ -3,77 +3,56 @@
 use quell_event::Mechanism;
 
 use super::shim_library::{is_copied_by_forks, offer_library, refusal};
-use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase};
+use super::{MANY_FAULTS, MemoryGrowth, Remedy, RemedyAnswer, RemedyCase};
 use crate::{SoftwareKind, Touches};
-
-/// Has the library ask for huge pages for mappings from 2 MB on, and do nothing else.
-pub(super) struct LibraryHugePages;
 
 const HUGE_SETTINGS: &str = "huge=2M,cache=0,zero=off,free=pass";
 
-impl Remedy for LibraryHugePages {
-    fn id(&self) -> &'static str {
-        "shim.huge-pages"
-    }
+/// Has the library ask for huge pages for mappings from 2 MB on, and do nothing else.
+pub(super) const LIBRARY_HUGE_PAGES: Remedy = Remedy {
+    id: "shim.huge-pages",
+    stops: "no shootdown: page faults of 4 KB in mappings of 2 MB and more, each 512 of which become one",
+    worse: "memory that is touched thinly is resident whole, and a huge page is zeroed whole: a program of Bun did half as much with them, one of Erlang 1.4 times as much",
+    source: "docs/remedies-measured.md: two programs, measured on Linux 6.18; madvise(2), MADV_HUGEPAGE. What it wins differs by the hour: only runs tell",
+    touches: Touches::everywhere(
+        &[Mechanism::FaultAnon, Mechanism::FaultEntry],
+        "one fault brings 2 MB where there were 512; what is zeroed stays the same",
+    ),
+    helps_without_shootdowns: true,
+    consider: consider_library_huge_pages,
+    ..Remedy::BY_LIBRARY
+};
 
-    fn stops(&self) -> &'static str {
-        "no shootdown: page faults of 4 KB in mappings of 2 MB and more, each 512 of which become one"
+fn consider_library_huge_pages(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    // glibc has a tunable for it, and jemalloc an option that belongs to its decay.
+    let kinds = [
+        SoftwareKind::Mimalloc,
+        SoftwareKind::GoogleTcmalloc,
+        SoftwareKind::Beam,
+    ];
+    let is_one = kinds
+        .iter()
+        .any(|kind| case.allocator_of_kind(*kind).is_some());
+    let faults = case.evidence.page_faults.unwrap_or(0);
+    // Where the program forks as it works, a write would copy 2 MB.
+    if !is_one || faults < MANY_FAULTS || is_copied_by_forks(case) {
+        return None;
     }
-
-    fn worse(&self) -> &'static str {
-        "memory that is touched thinly is resident whole, and a huge page is zeroed whole: a program of Bun did half as much with them, one of Erlang 1.4 times as much"
+    if let Some(why) = refusal(case) {
+        return Some(RemedyAnswer::Refuse(why));
     }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: two programs, measured on Linux 6.18; madvise(2), MADV_HUGEPAGE. What it wins differs by the hour: only runs tell"
+    let cost = "memory grows where it is touched thinly; not measured how much";
+    let verdict = offer_library(
+        HUGE_SETTINGS.to_owned(),
+        0.0,
+        MemoryGrowth::Unknown,
+        cost.to_owned(),
+    );
+    let RemedyAnswer::Offer(mut offers) = verdict else {
+        return Some(verdict);
+    };
+    for offer in &mut offers {
+        offer.untried = true;
     }
-
-    fn preloads(&self) -> bool {
-        true
-    }
-
-    fn helps_without_shootdowns(&self) -> bool {
-        true
-    }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        Touches::everywhere(
-            &[Mechanism::FaultAnon, Mechanism::FaultEntry],
-            "one fault brings 2 MB where there were 512; what is zeroed stays the same",
-        )
-    }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        // glibc has a tunable for it, and jemalloc an option that belongs to its decay.
-        let kinds = [
-            SoftwareKind::Mimalloc,
-            SoftwareKind::GoogleTcmalloc,
-            SoftwareKind::Beam,
-        ];
-        let is_one = kinds
-            .iter()
-            .any(|kind| case.allocator_of_kind(*kind).is_some());
-        let faults = case.evidence.page_faults.unwrap_or(0);
-        // Where the program forks as it works, a write would copy 2 MB.
-        if !is_one || faults < MANY_FAULTS || is_copied_by_forks(case) {
-            return None;
-        }
-        if let Some(why) = refusal(case) {
-            return Some(RemedyAnswer::Refuse(why));
-        }
-        let cost = "memory grows where it is touched thinly; not measured how much";
-        let verdict = offer_library(
-            HUGE_SETTINGS.to_owned(),
-            0.0,
-            MemoryGrowth::Unknown,
-            cost.to_owned(),
-        );
-        let RemedyAnswer::Offer(mut offers) = verdict else {
-            return Some(verdict);
-        };
-        for offer in &mut offers {
-            offer.untried = true;
-        }
-        Some(RemedyAnswer::Offer(offers))
-    }
+    Some(RemedyAnswer::Offer(offers))
 }

@@ -11,9 +11,6 @@ use super::shim_library::{CACHED_CAUSES, LibrarySizes, offer_library, refusal};
 use super::{Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::{SoftwareKind, Touches};
 
-/// Turns purging off, drops MADV_FREE, and keeps unmapped memory.
-pub(super) struct Unpurged;
-
 /// From this share of the shootdowns on it is worth keeping unmapped memory. Where 5 % were munmap, the same bound was better
 /// used for memory freed by MADV_FREE: 2.1.7 left 6 % of 252 shootdowns in 1.12 times the memory without a cache, and with one 2
 /// to 17 % in 1.20 times.
@@ -39,94 +36,79 @@ pub(super) fn applies_to(case: &RemedyCase<'_>) -> bool {
     }
 }
 
-impl Remedy for Unpurged {
-    fn id(&self) -> &'static str {
-        "shim.mimalloc"
-    }
+/// Turns purging off, drops MADV_FREE, and keeps unmapped memory.
+pub(super) const UNPURGED: Remedy = Remedy {
+    id: "shim.mimalloc",
+    stops: "munmap and MADV_FREE of blocks over about 16 MB, which mimalloc makes from 2.0 on whatever is set, and MADV_DONTNEED",
+    worse: "freed blocks stay in memory until they are used again, within the bound",
+    source: "docs/remedies-measured.md: blocks of 1 to 64 MB, measured on Linux 6.18: 2.0.6 from 178 to 3, 2.0.9 from 544 to 1, 2.1.7 from 299 to 1, 3.1.5 from 182 to 3",
+    touches: Touches::keeping(
+        &[Mechanism::Advise, Mechanism::Unmap, Mechanism::Map],
+        "what is unmapped or purged is kept and handed out again, without faults",
+    )
+    .and_asked(),
+    consider: consider_unpurged,
+    ..Remedy::BY_LIBRARY
+};
 
-    fn stops(&self) -> &'static str {
-        "munmap and MADV_FREE of blocks over about 16 MB, which mimalloc makes from 2.0 on whatever is set, and MADV_DONTNEED"
+fn consider_unpurged(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
+    if !applies_to(case) {
+        return None;
     }
-
-    fn worse(&self) -> &'static str {
-        "freed blocks stay in memory until they are used again, within the bound"
+    let found = case.allocator_of_kind(SoftwareKind::Mimalloc)?;
+    if is_zeroed(case, found) {
+        return None;
     }
-
-    fn source(&self) -> &'static str {
-        "docs/remedies-measured.md: blocks of 1 to 64 MB, measured on Linux 6.18: 2.0.6 from 178 to 3, 2.0.9 from 544 to 1, 2.1.7 from 299 to 1, 3.1.5 from 182 to 3"
+    let (variable, value) = purge_setting(found)?;
+    let unmapped = case.part_of_causes(&CACHED_CAUSES);
+    let freed = case.part_of_causes(&[Cause::MadviseFree]);
+    let cached = unmapped >= MIN_UNMAP_SHARE;
+    if freed == 0.0 && !cached {
+        return None;
     }
-
-    fn preloads(&self) -> bool {
-        true
+    if let Some(why) = refusal(case) {
+        return Some(RemedyAnswer::Refuse(why));
     }
-
-    fn touches(&self, _offer: &Offer) -> Touches {
-        const UNPURGED_TOUCHES: Touches = Touches::keeping(
-            &[Mechanism::Advise, Mechanism::Unmap, Mechanism::Map],
-            "what is unmapped or purged is kept and handed out again, without faults",
-        );
-        UNPURGED_TOUCHES.and_asked()
+    let sizes = match LibrarySizes::within_budget(case) {
+        Ok(sizes) => sizes,
+        Err(why) => return Some(RemedyAnswer::refuse(why)),
+    };
+    let memory = sizes.memory_growth();
+    let given = freed + case.part_of_causes(&[Cause::MadviseDontneed, Cause::Cow]);
+    // From 2.1.2 on it purges after a while, or not: 3.1.5 did in 11 of 18 runs of one program. Before it either does
+    // or never has a reason to.
+    let set = variable == DELAY_VARIABLE || given >= MIN_UNMAP_SHARE;
+    let undecommitted = cached && set && variable != DELAY_VARIABLE;
+    let sizes = match (cached && set, undecommitted) {
+        (true, true) => sizes.less_share(UNDECOMMITTED_GROWTH),
+        (true, false) => sizes.less_share(UNPURGED_GROWTH),
+        (false, _) => sizes,
+    };
+    let (mut settings, kept) = if cached {
+        let kept = sizes.stops(case.evidence.mean_block());
+        (sizes.shim_settings(), kept * unmapped)
+    } else {
+        (sizes.without_cache(), 0.0)
+    };
+    settings += ",zero=off";
+    if cached && !found.at_least(3, 0, 0) {
+        settings = settings + "," + SEGMENT_HINT;
     }
-
-    fn consider(&self, case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-        if !applies_to(case) {
-            return None;
+    let stops = STOPPED_SHARE * if set { given } else { freed } + kept;
+    let stops = stops.min(if undecommitted {
+        SMALL_CACHE_SHARE
+    } else {
+        1.0
+    });
+    let library = offer_library(settings, stops, memory, sizes.cost_text("freed"));
+    let RemedyAnswer::Offer(offers) = library else {
+        return Some(library);
+    };
+    let with = |mut o: Offer| {
+        if set {
+            o.sets.insert(variable.to_owned(), value.to_owned());
         }
-        let found = case.allocator_of_kind(SoftwareKind::Mimalloc)?;
-        if is_zeroed(case, found) {
-            return None;
-        }
-        let (variable, value) = purge_setting(found)?;
-        let unmapped = case.part_of_causes(&CACHED_CAUSES);
-        let freed = case.part_of_causes(&[Cause::MadviseFree]);
-        let cached = unmapped >= MIN_UNMAP_SHARE;
-        if freed == 0.0 && !cached {
-            return None;
-        }
-        if let Some(why) = refusal(case) {
-            return Some(RemedyAnswer::Refuse(why));
-        }
-        let sizes = match LibrarySizes::within_budget(case) {
-            Ok(sizes) => sizes,
-            Err(why) => return Some(RemedyAnswer::refuse(why)),
-        };
-        let memory = sizes.memory_growth();
-        let given = freed + case.part_of_causes(&[Cause::MadviseDontneed, Cause::Cow]);
-        // From 2.1.2 on it purges after a while, or not: 3.1.5 did in 11 of 18 runs of one program. Before it either does
-        // or never has a reason to.
-        let set = variable == DELAY_VARIABLE || given >= MIN_UNMAP_SHARE;
-        let undecommitted = cached && set && variable != DELAY_VARIABLE;
-        let sizes = match (cached && set, undecommitted) {
-            (true, true) => sizes.less_share(UNDECOMMITTED_GROWTH),
-            (true, false) => sizes.less_share(UNPURGED_GROWTH),
-            (false, _) => sizes,
-        };
-        let (mut settings, kept) = if cached {
-            let kept = sizes.stops(case.evidence.mean_block());
-            (sizes.shim_settings(), kept * unmapped)
-        } else {
-            (sizes.without_cache(), 0.0)
-        };
-        settings += ",zero=off";
-        if cached && !found.at_least(3, 0, 0) {
-            settings = settings + "," + SEGMENT_HINT;
-        }
-        let stops = STOPPED_SHARE * if set { given } else { freed } + kept;
-        let stops = stops.min(if undecommitted {
-            SMALL_CACHE_SHARE
-        } else {
-            1.0
-        });
-        let library = offer_library(settings, stops, memory, sizes.cost_text("freed"));
-        let RemedyAnswer::Offer(offers) = library else {
-            return Some(library);
-        };
-        let with = |mut o: Offer| {
-            if set {
-                o.sets.insert(variable.to_owned(), value.to_owned());
-            }
-            o
-        };
-        Some(RemedyAnswer::Offer(offers.into_iter().map(with).collect()))
-    }
+        o
+    };
+    Some(RemedyAnswer::Offer(offers.into_iter().map(with).collect()))
 }
