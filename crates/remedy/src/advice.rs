@@ -1,12 +1,11 @@
 //! Advice where no setting reaches. An entry recognises something in a program's time, and names the program's own switch, or the
 //! change in the program, that is known to cure it.
 //!
-//! To add an entry, add a file under `advice/catalogue/` and name it in `catalogue::ALL_ENTRIES`. An entry rests on evidence (a
+//! To add an entry, add it to a file under `advice/catalogue/` and name it in `catalogue::ALL_ENTRIES`. An entry rests on evidence (a
 //! function on a stack, a holder of a lock, an advice that was given) and never on a program's name alone; it says a source that
 //! its author has read; and it has a test of its own.
 
 mod catalogue;
-mod page;
 mod scene;
 mod sight;
 #[cfg(test)]
@@ -18,7 +17,6 @@ mod tests;
 use quell_event::Mechanism;
 use serde::Serialize;
 
-pub use page::catalogue_page;
 pub use scene::{MappedFile, Scene, SeenCost, SeenForks, SeenFrame, SeenHolder, mapped_files};
 pub use sight::Sight;
 
@@ -47,13 +45,26 @@ pub struct AdviceEntry {
     /// More general entries that cover the same time: they are not shown beside this one.
     pub instead_of: &'static [&'static str],
     /// Finds it; none where it is not seen.
-    pub look: fn(&Scene) -> Option<Sight>,
+    pub look: fn(&AdviceEntry, &Scene) -> Option<Sight>,
 }
 
-/// Every entry, for documentation.
-#[must_use]
-pub fn all() -> &'static [&'static AdviceEntry] {
-    catalogue::ALL_ENTRIES
+impl AdviceEntry {
+    /// The sum of such costs of the entry's mechanisms; none where there are none.
+    fn costs(&self, scene: &Scene, is_such: impl Fn(&SeenCost) -> bool) -> Option<Sight> {
+        Sight::of_costs(scene.costs_of(self.mechanisms, is_such))
+    }
+
+    /// The same, where at least one is of the first few mechanisms: these prove that the entry applies, and the others come with
+    /// it.
+    fn costs_if_any(
+        &self,
+        first: &[Mechanism],
+        scene: &Scene,
+        is_such: impl Fn(&SeenCost) -> bool + Copy,
+    ) -> Option<Sight> {
+        scene.costs_of(first, is_such).next()?;
+        self.costs(scene, is_such)
+    }
 }
 
 /// An entry that fits, with the time that it can touch.
@@ -94,7 +105,7 @@ fn is_worth(scene: &Scene, sight: &Sight) -> bool {
 #[must_use]
 pub fn advise(scene: &Scene) -> Vec<Advised> {
     let seen = |entry: &&'static AdviceEntry| {
-        let sight = (entry.look)(scene)?;
+        let sight = (entry.look)(entry, scene)?;
         is_worth(scene, &sight).then_some((*entry, sight))
     };
     let seen: Vec<(&AdviceEntry, Sight)> = catalogue::ALL_ENTRIES.iter().filter_map(seen).collect();

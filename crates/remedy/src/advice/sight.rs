@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::Mechanism;
-
-use super::scene::{Scene, SeenCost, SeenFrame, SeenHolder};
+use super::scene::{SeenCost, SeenFrame, SeenHolder};
 
 /// The result of an entry: a sum over stacks, or over holders of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,18 +56,6 @@ impl Sight {
         let dearest = places.into_iter().max_by_key(|(_, ns)| *ns)?;
         sight.place = dearest.0;
         Some(sight)
-    }
-
-    /// The sum of such costs of all these mechanisms, where at least one is of the first few: these prove that the entry applies,
-    /// and the others come with it.
-    pub(super) fn if_any_of(
-        first: &[Mechanism],
-        scene: &Scene,
-        mechanisms: &[Mechanism],
-        is_such: impl Fn(&SeenCost) -> bool + Copy,
-    ) -> Option<Self> {
-        scene.costs_of(first, is_such).next()?;
-        Self::of_costs(scene.costs_of(mechanisms, is_such))
     }
 
     /// The time that others waited for these holders; none where there are none. It names the holder and its call, counts the
