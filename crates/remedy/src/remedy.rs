@@ -313,6 +313,13 @@ impl RemedyAnswer {
     }
 }
 
+/// An error is why nothing is done.
+impl From<Result<Offer, String>> for RemedyAnswer {
+    fn from(offer: Result<Offer, String>) -> Self {
+        offer.map_or_else(RemedyAnswer::Refuse, RemedyAnswer::one)
+    }
+}
+
 /// Every remedy. To add one, add it here.
 pub const ALL_REMEDIES: &[&Remedy] = &[
     &jemalloc::JEMALLOC_DECAY,

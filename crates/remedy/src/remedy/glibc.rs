@@ -9,9 +9,6 @@ use crate::{SoftwareKind, Touches};
 
 /// Larger than any block or heap that matters.
 const HUGE_THRESHOLD: &str = "4294967296";
-/// From here on blocks are large as in the second of the two loads that were measured (64 KB to 4 MB, and
-/// 1 to 64 MB, with a mean of 1 and 16 MB).
-const LARGE_BLOCK_BYTES: u64 = 8 << 20;
 /// One arena means one lock. On two CPUs nothing was lost by it, and above eight nobody should try.
 const CPUS_MEASURED: u32 = 2;
 const CPUS_MOST: u32 = 8;
@@ -44,10 +41,8 @@ fn consider_glibc_keep(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
             "this glibc is older than 2.26 or of unknown age, and has no or other tunables",
         ));
     }
-    let big = case
-        .evidence
-        .mean_block()
-        .is_some_and(|b| b >= LARGE_BLOCK_BYTES);
+    // Two loads were measured: 64 KB to 4 MB, and 1 to 64 MB, with a mean of 1 and 16 MB.
+    let big = case.has_large_blocks();
     // Setting any of these turns the dynamic threshold off, which alone is much worse: so the
     // limits go up together. Up to 2.34 an mmap_threshold over 32 MB is ignored; mmap_max=0 isn't.
     let direct = if found.at_least(2, 35, 0) {

@@ -2,7 +2,7 @@
 
 use quell_event::Mechanism;
 
-use super::{MemoryGrowth, Remedy, RemedyAnswer, one_variable};
+use super::{MemoryGrowth, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
 
 /// Turns the return of free spans to the system off.
@@ -15,15 +15,7 @@ pub(super) const RELEASE_RATE: Remedy = Remedy {
         &[Mechanism::Advise],
         "its timer gives no free span back, so that none is faulted in again",
     ),
-    consider: |case| {
-        case.allocator_of_kind(SoftwareKind::Gperftools)?;
-        Some(RemedyAnswer::offer_variables(
-            one_variable("TCMALLOC_RELEASE_RATE", "0"),
-            0.95,
-            MemoryGrowth::Unknown,
-            "freed memory stays resident; not measured how much",
-        ))
-    },
+    consider: |case| set_variable(case, "TCMALLOC_RELEASE_RATE", "0"),
     ..Remedy::BY_SETTING
 };
 
@@ -40,14 +32,17 @@ pub(super) const DISABLE_RELEASE: Remedy = Remedy {
         "no free span is given back, whoever asks, so that none is faulted in again",
     )
     .and_asked(),
-    consider: |case| {
-        case.allocator_of_kind(SoftwareKind::Gperftools)?;
-        Some(RemedyAnswer::offer_variables(
-            one_variable("TCMALLOC_DISABLE_MEMORY_RELEASE", "1"),
-            0.95,
-            MemoryGrowth::Unknown,
-            "freed memory stays resident; not measured how much",
-        ))
-    },
+    consider: |case| set_variable(case, "TCMALLOC_DISABLE_MEMORY_RELEASE", "1"),
     ..Remedy::BY_SETTING
 };
+
+/// Both keep memory, and stop as much.
+fn set_variable(case: &RemedyCase<'_>, variable: &str, value: &str) -> Option<RemedyAnswer> {
+    case.allocator_of_kind(SoftwareKind::Gperftools)?;
+    Some(RemedyAnswer::offer_variables(
+        one_variable(variable, value),
+        0.95,
+        MemoryGrowth::Unknown,
+        "freed memory stays resident; not measured how much",
+    ))
+}

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use quell_event::{Cause, Mechanism};
 
-use super::shim_library::{LibrarySizes, not_loaded, offer_library};
-use super::{MANY_FAULTS, Remedy, RemedyAnswer, RemedyCase};
+use super::shim_library::{LibrarySizes, check_loading, library_offer};
+use super::{MANY_FAULTS, Offer, Remedy, RemedyCase};
 use crate::evidence::Evidence;
 use crate::function_names::is_libc_file;
 use crate::{SoftwareKind, Touches};
@@ -70,29 +70,24 @@ pub(super) const DROP_HEAP_TRIM: Remedy = Remedy {
         )
     },
     helps_without_shootdowns: true,
-    consider: consider_drop_heap_trim,
+    consider: |case| {
+        case.allocator_of_kind(SoftwareKind::Glibc)?;
+        let part = asked_for(case);
+        let faults = case.evidence.page_faults.unwrap_or(0);
+        // Without threads side by side there is no shootdown, and a trim costs the faults after it.
+        let may = part > 0.0 || faults >= MANY_FAULTS && trim_caller(case.evidence).is_some();
+        may.then(|| drop_heap_trim(case, part).into())
+    },
     ..Remedy::BY_LIBRARY
 };
 
-fn consider_drop_heap_trim(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
-    case.allocator_of_kind(SoftwareKind::Glibc)?;
-    let part = asked_for(case);
-    let faults = case.evidence.page_faults.unwrap_or(0);
-    // Without threads side by side there is no shootdown, and a trim costs the faults after it.
-    let may = part > 0.0 || faults >= MANY_FAULTS && trim_caller(case.evidence).is_some();
-    if !may {
-        return None;
-    }
-    if let Some(why) = not_loaded(case) {
-        return Some(RemedyAnswer::Refuse(why));
-    }
-    Some(match LibrarySizes::within_budget(case) {
-        Ok(sizes) => offer_library(
-            sizes.with_bound(DROP_SETTINGS),
-            part * STOPPED_SHARE,
-            sizes.memory_growth(),
-            sizes.cost_text("free"),
-        ),
-        Err(why) => RemedyAnswer::refuse(why),
-    })
+fn drop_heap_trim(case: &RemedyCase<'_>, part: f64) -> Result<Offer, String> {
+    check_loading(case)?;
+    let sizes = LibrarySizes::within_budget(case)?;
+    Ok(library_offer(
+        sizes.with_bound(DROP_SETTINGS),
+        part * STOPPED_SHARE,
+        sizes.memory_growth(),
+        sizes.cost_text("free"),
+    ))
 }

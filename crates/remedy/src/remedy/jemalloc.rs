@@ -5,8 +5,6 @@ use quell_event::{Cause, Mechanism};
 use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{FoundSoftware, SoftwareKind, Touches};
 
-/// From here on blocks are large as in the loads of 1 to 64 MB and 1 to 32 MB that were measured.
-const LARGE_BLOCK_BYTES: u64 = 8 << 20;
 /// The growth where memory was given back at once before, and is now kept in one arena for all large blocks, without huge pages:
 /// 14 to 17 %
 /// of demo/polars_demo.py, and under bench/remedies/workload 21 to 28 % (churn), 17 to 22 % (calloc), 4 to 8 % (bursty) and, of blocks of
@@ -63,10 +61,8 @@ fn consider_jemalloc_decay(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
 
 /// jemalloc 5: with huge pages where they help, and without.
 fn decay_offers(case: &RemedyCase<'_>, found: &FoundSoftware, variable: &str) -> Vec<Offer> {
-    let big = case
-        .evidence
-        .mean_block()
-        .is_some_and(|b| b >= LARGE_BLOCK_BYTES);
+    // As in the loads of 1 to 64 MB and 1 to 32 MB that were measured.
+    let big = case.has_large_blocks();
     let mut keys = vec!["dirty_decay_ms:-1", "muzzy_decay_ms:-1"];
     // These settings keep memory from growing. One arena for all blocks from 64 KB on, so that memory which one thread freed
     // serves another; and free extents may be cut up for blocks up to 2^16 times smaller, not 2^6, instead of

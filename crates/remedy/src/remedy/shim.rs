@@ -6,9 +6,11 @@
 use quell_event::{Cause, Mechanism};
 
 use super::shim_library::{
-    CACHED_CAUSES, LibrarySizes, is_copied_by_forks, offer_library, refusal,
+    CACHED_CAUSES, LibrarySizes, check_reach, is_copied_by_forks, library_offer,
 };
-use super::{Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, mimalloc, undecayed, unpurged};
+use super::{
+    Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin, mimalloc, undecayed, unpurged,
+};
 use crate::{SoftwareKind, Touches};
 
 /// The largest of the blocks of which zeroing stopped nearly all.
@@ -50,28 +52,26 @@ fn consider_shim_cache(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     if (part == 0.0 && files == 0.0) || !is_interceptable(case) || others {
         return None;
     }
-    let passed_on = || passed_on(case, part, files);
-    if let Some(why) = refusal(case)
-        .or_else(|| why_never_reused(case))
-        .or_else(passed_on)
-    {
-        return Some(RemedyAnswer::Refuse(why));
-    }
+    Some(keep_unmapped(case, part, files).into())
+}
+
+fn keep_unmapped(case: &RemedyCase<'_>, part: f64, files: f64) -> Result<Offer, String> {
+    check_reach(case)?;
+    check_reuse(case)?;
+    check_kept(case, part, files)?;
+    let sizes = LibrarySizes::within_budget(case)?;
     // The library zeroes by default.
     let zero = if is_copied_by_forks(case) {
         ",zero=off"
     } else {
         ""
     };
-    Some(match LibrarySizes::within_budget(case) {
-        Ok(sizes) => offer_library(
-            sizes.shim_settings() + zero,
-            part * sizes.stops(case.evidence.mean_block()),
-            sizes.memory_growth(),
-            sizes.cost_text("unmapped"),
-        ),
-        Err(why) => RemedyAnswer::refuse(why),
-    })
+    Ok(library_offer(
+        sizes.shim_settings() + zero,
+        part * sizes.stops(case.evidence.mean_block()),
+        sizes.memory_growth(),
+        sizes.cost_text("unmapped"),
+    ))
 }
 
 /// Answers MADV_DONTNEED by zeroing in place.
@@ -102,32 +102,29 @@ fn consider_shim_zero(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     {
         return None;
     }
-    if let Some(why) = refusal(case) {
-        return Some(RemedyAnswer::Refuse(why));
-    }
+    Some(zero_in_place(case, part).into())
+}
+
+fn zero_in_place(case: &RemedyCase<'_>, part: f64) -> Result<Offer, String> {
+    check_reach(case)?;
     if is_copied_by_forks(case) {
-        return Some(RemedyAnswer::refuse(
+        return Err(
             "the preload library would zero what is given back in place, and the program forks as it works: \
              what stays is then copied page by page, each with a shootdown, while a child has it too (with a \
-             child of 20 ms every 40 ms, 1,488 to 7,097 shootdowns became 4,498 to 55,627)",
-        ));
+             child of 20 ms every 40 ms, 1,488 to 7,097 shootdowns became 4,498 to 55,627)"
+                .to_owned(),
+        );
     }
-    Some(match LibrarySizes::within_budget(case) {
-        Ok(sizes) => {
-            let sizes = if is_google(case) && !is_small(case) {
-                sizes.less_share(RUN_VARIATION)
-            } else {
-                sizes
-            };
-            offer_library(
-                format!("{},{}", sizes.shim_settings(), zero_up_to(case)),
-                part * zeroed_share(case, &sizes),
-                sizes.memory_growth(),
-                sizes.cost_text("zeroed"),
-            )
-        }
-        Err(why) => RemedyAnswer::refuse(why),
-    })
+    let mut sizes = LibrarySizes::within_budget(case)?;
+    if is_google(case) && !is_small(case) {
+        sizes = sizes.less_share(RUN_VARIATION);
+    }
+    Ok(library_offer(
+        format!("{},{}", sizes.shim_settings(), zero_up_to(case)),
+        part * zeroed_share(case, &sizes),
+        sizes.memory_growth(),
+        sizes.cost_text("zeroed"),
+    ))
 }
 
 /// The share of in-place releases that zeroing stops.
@@ -179,39 +176,44 @@ fn zero_up_to(case: &RemedyCase<'_>) -> &'static str {
     }
 }
 
-/// The reason why kept memory would never be used again, if it would not. mimalloc 1.0.0 takes any address: 709 shootdowns under
-/// churn became 169 with a cache of 256 MB. For 2 and later there is `unpurged`.
-fn why_never_reused(case: &RemedyCase<'_>) -> Option<String> {
-    let found = case.allocator_of_kind(SoftwareKind::Mimalloc)?;
-    (!found.is_below(1, 3, 0)).then(|| {
-        "the preload library can't keep what it unmaps: mimalloc 1 asks for addresses of its own choice when it maps again"
-            .to_owned()
-    })
+/// Checks that kept memory may be used again; an error says why it never would be. mimalloc 1.0.0 takes any address: 709 shootdowns
+/// under churn became 169 with a cache of 256 MB. For 2 and later there is `unpurged`.
+fn check_reuse(case: &RemedyCase<'_>) -> Result<(), String> {
+    match case.allocator_of_kind(SoftwareKind::Mimalloc) {
+        Some(found) if !found.is_below(1, 3, 0) => Err(
+            "the preload library can't keep what it unmaps: mimalloc 1 asks for addresses of its own choice when it maps again"
+                .to_owned(),
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the calls are any that a library can stand before at all; the kernel's own are not.
-pub(super) fn is_interceptable(case: &RemedyCase<'_>) -> bool {
+fn is_interceptable(case: &RemedyCase<'_>) -> bool {
     matches!(
         case.origin,
         ShootdownOrigin::Allocator(_) | ShootdownOrigin::Own(_)
     )
 }
 
-/// The reason why the library would pass on this origin's unmappings, if it would. It keeps private anonymous memory that can be
-/// read and written, and nothing else (docs/shim.md, "What it believes"): no files, no addresses that are reserved and opened
-/// later, no code.
-fn passed_on(case: &RemedyCase<'_>, kept: f64, files: f64) -> Option<String> {
+/// Checks that the library would keep what this origin unmaps; an error says why it would pass that on. It keeps private anonymous
+/// memory that can be read and written, and nothing else (docs/shim.md, "What it believes"): no files, no addresses that are reserved
+/// and opened later, no code.
+fn check_kept(case: &RemedyCase<'_>, kept: f64, files: f64) -> Result<(), String> {
     if kept == 0.0 && files > 0.0 {
-        return Some(
+        return Err(
             "they are on mappings of files, which the preload library passes on: it keeps anonymous memory"
                 .to_owned(),
         );
     }
     // A program that changes protections more often than it unmaps makes code, or opens memory that it had reserved.
     let protects = case.part_of_causes(&[Cause::Mprotect]);
-    (matches!(case.origin, ShootdownOrigin::Own(_)) && protects > kept).then(|| {
-        "most of its calls change what may be done with memory (mprotect): code, or addresses that were reserved, neither of \
-         which the preload library keeps"
-            .to_owned()
-    })
+    if matches!(case.origin, ShootdownOrigin::Own(_)) && protects > kept {
+        return Err(
+            "most of its calls change what may be done with memory (mprotect): code, or addresses that were reserved, neither of \
+             which the preload library keeps"
+                .to_owned(),
+        );
+    }
+    Ok(())
 }

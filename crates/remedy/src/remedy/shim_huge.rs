@@ -2,8 +2,8 @@
 
 use quell_event::Mechanism;
 
-use super::shim_library::{is_copied_by_forks, offer_library, refusal};
-use super::{MANY_FAULTS, MemoryGrowth, Remedy, RemedyAnswer, RemedyCase};
+use super::shim_library::{check_reach, is_copied_by_forks, library_offer};
+use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase};
 use crate::{SoftwareKind, Touches};
 
 const HUGE_SETTINGS: &str = "huge=2M,cache=0,zero=off,free=pass";
@@ -38,21 +38,15 @@ fn consider_library_huge_pages(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     if !is_one || faults < MANY_FAULTS || is_copied_by_forks(case) {
         return None;
     }
-    if let Some(why) = refusal(case) {
-        return Some(RemedyAnswer::Refuse(why));
-    }
     let cost = "memory grows where it is touched thinly; not measured how much";
-    let verdict = offer_library(
-        HUGE_SETTINGS.to_owned(),
-        0.0,
-        MemoryGrowth::Unknown,
-        cost.to_owned(),
-    );
-    let RemedyAnswer::Offer(mut offers) = verdict else {
-        return Some(verdict);
-    };
-    for offer in &mut offers {
-        offer.untried = true;
-    }
-    Some(RemedyAnswer::Offer(offers))
+    let offer = check_reach(case).map(|()| Offer {
+        untried: true,
+        ..library_offer(
+            HUGE_SETTINGS.to_owned(),
+            0.0,
+            MemoryGrowth::Unknown,
+            cost.to_owned(),
+        )
+    });
+    Some(offer.into())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use quell_event::Cause;
 
-use super::{MemoryGrowth, Offer, RemedyAnswer, RemedyCase, ShootdownOrigin};
+use super::{MemoryGrowth, Offer, RemedyCase, ShootdownOrigin};
 use crate::conf::{SHIM_LIBRARY, SHIM_VARIABLE};
 use crate::{FoundSoftware, Linking, SoftwareKind};
 
@@ -34,24 +34,23 @@ pub(super) fn is_copied_by_forks(case: &RemedyCase<'_>) -> bool {
     case.copies >= MAX_FORK_SHARE
 }
 
-/// A verdict by which the library is loaded with these settings.
-pub(super) fn offer_library(
+/// The change by which the library is loaded with these settings.
+pub(super) fn library_offer(
     settings: String,
     stops: f64,
     memory: MemoryGrowth,
     cost: String,
-) -> RemedyAnswer {
-    let sets = BTreeMap::from([
-        ("LD_PRELOAD".to_owned(), SHIM_LIBRARY.to_owned()),
-        (SHIM_VARIABLE.to_owned(), settings),
-    ]);
-    RemedyAnswer::Offer(vec![Offer {
-        sets,
+) -> Offer {
+    Offer {
+        sets: BTreeMap::from([
+            ("LD_PRELOAD".to_owned(), SHIM_LIBRARY.to_owned()),
+            (SHIM_VARIABLE.to_owned(), settings),
+        ]),
         stops,
         memory,
         cost,
         ..Offer::default()
-    }])
+    }
 }
 
 /// How much the library may keep, in bytes.
@@ -66,7 +65,7 @@ pub(super) struct LibrarySizes {
 
 impl LibrarySizes {
     /// The sizes that the budget allows; an error says that it is too little.
-    pub(super) fn within_budget(case: &RemedyCase<'_>) -> Result<LibrarySizes, &'static str> {
+    pub(super) fn within_budget(case: &RemedyCase<'_>) -> Result<LibrarySizes, String> {
         let (seen, more) = match (case.evidence.max_rss, case.room) {
             (Some(seen), Some(room)) => (
                 Some(seen),
@@ -76,7 +75,8 @@ impl LibrarySizes {
             _ => (None, 64 << 20),
         };
         if more < MIN_KEPT_BYTES {
-            return Err("the memory budget leaves the preload library nothing to keep memory in");
+            let why = "the memory budget leaves the preload library nothing to keep memory in";
+            return Err(why.to_owned());
         }
         Ok(LibrarySizes {
             seen,
@@ -171,20 +171,20 @@ fn kept_share(pool: f64, mean: Option<u64>) -> f64 {
     (1.0 - (1.0 + 0.35 * blocks).powi(-2)).min(0.99)
 }
 
-/// Why the library can't be loaded, or is not to be, if so.
-pub(super) fn not_loaded(case: &RemedyCase<'_>) -> Option<String> {
+/// Checks that the library can be loaded, and may be; an error says why not.
+pub(super) fn check_loading(case: &RemedyCase<'_>) -> Result<(), String> {
     if (case.env)(SHIM_VARIABLE).is_some_and(|v| v.split(',').any(|w| w.trim() == "off")) {
-        return Some("QUELL_SHIM=off is set".to_owned());
+        return Err("QUELL_SHIM=off is set".to_owned());
     }
     if case.evidence.secure {
-        return Some(
+        return Err(
             "the program runs with the rights of its file (set-user-ID or capabilities): the loader ignores \
              LD_PRELOAD there (ld.so(8), secure-execution mode)"
                 .to_owned(),
         );
     }
     if let Some(why) = &case.evidence.unfit {
-        return Some(why.clone());
+        return Err(why.clone());
     }
     let of = |f: &&FoundSoftware| match case.origin {
         ShootdownOrigin::Allocator(found) => f.module == found.module,
@@ -197,7 +197,7 @@ pub(super) fn not_loaded(case: &RemedyCase<'_>) -> Option<String> {
         .filter(of)
         .any(|f| f.kind == SoftwareKind::GoRuntime)
     {
-        return Some(
+        return Err(
             "Go calls the kernel itself, and not through the C library: a preload library reaches none of it"
                 .to_owned(),
         );
@@ -207,25 +207,21 @@ pub(super) fn not_loaded(case: &RemedyCase<'_>) -> Option<String> {
         case.found.iter().any(|f| is(&f))
     };
     if !libc(Linking::SharedLibrary) {
-        return Some(
-            if libc(Linking::Static) {
-                "the program is linked statically: nothing can be loaded before it"
-            } else {
-                "no C library was found in the program that one could be loaded before"
-            }
-            .to_owned(),
-        );
+        return Err(if libc(Linking::Static) {
+            "the program is linked statically: nothing can be loaded before it"
+        } else {
+            "no C library was found in the program that one could be loaded before"
+        }
+        .to_owned());
     }
-    None
+    Ok(())
 }
 
-/// Why the library can't help here, if it can't.
-pub(super) fn refusal(case: &RemedyCase<'_>) -> Option<String> {
-    if let Some(why) = not_loaded(case) {
-        return Some(why);
-    }
+/// Checks that the library can be loaded and reaches this origin; an error says why not.
+pub(super) fn check_reach(case: &RemedyCase<'_>) -> Result<(), String> {
+    check_loading(case)?;
     let ShootdownOrigin::Allocator(found) = case.origin else {
-        return None;
+        return Ok(());
     };
     let why = match found.kind {
         SoftwareKind::Glibc => {
@@ -238,9 +234,9 @@ pub(super) fn refusal(case: &RemedyCase<'_>) -> Option<String> {
         SoftwareKind::Jvm | SoftwareKind::Node | SoftwareKind::DotNet => {
             "it was not tried on this runtime, which reserves memory and generates code in it"
         }
-        _ => return None,
+        _ => return Ok(()),
     };
-    Some(format!("the preload library can't help: {why}"))
+    Err(format!("the preload library can't help: {why}"))
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 
 use quell_event::Mechanism;
 
-use super::shim_library::{LibrarySizes, is_copied_by_forks, offer_library, refusal};
-use super::{Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
+use super::shim_library::{LibrarySizes, check_reach, is_copied_by_forks, library_offer};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
 use crate::{SoftwareKind, Touches};
 
 /// Of 5.3.0 with decay 0, two threads on two CPUs, Linux 6.18, 1,300 to 33,000 shootdowns, within the bound that a plan sets: 87 to 90 % were
@@ -19,14 +19,8 @@ const BEST_LARGE: f64 = 0.67;
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
 pub(super) fn applies_to(case: &RemedyCase<'_>) -> bool {
-    match case.origin {
-        ShootdownOrigin::Allocator(found) => {
-            found.kind == SoftwareKind::Jemalloc
-                && found.at_least(5, 0, 0)
-                && found.conf_env.is_some()
-        }
-        _ => false,
-    }
+    let found = case.allocator_of_kind(SoftwareKind::Jemalloc);
+    found.is_some_and(|f| f.at_least(5, 0, 0) && f.conf_env.is_some())
 }
 
 /// Has jemalloc 5 give back at once, and zeroes that.
@@ -48,20 +42,17 @@ fn consider_undecayed(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     if !applies_to(case) {
         return None;
     }
+    let variable = case
+        .allocator_of_kind(SoftwareKind::Jemalloc)?
+        .conf_env
+        .as_deref()?;
     let part = case.part_with_copies(&super::jemalloc::GIVES_BACK);
-    if part == 0.0 {
-        return None;
-    }
-    if let Some(why) = refusal(case) {
-        return Some(RemedyAnswer::Refuse(why));
-    }
-    let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
-    let variable = found.conf_env.clone()?;
-    let sizes = match LibrarySizes::within_budget(case) {
-        Ok(sizes) => sizes,
-        Err(why) => return Some(RemedyAnswer::refuse(why)),
-    };
-    let memory = sizes.memory_growth();
+    (part > 0.0).then(|| give_back_at_once(case, variable, part).into())
+}
+
+fn give_back_at_once(case: &RemedyCase<'_>, variable: &str, part: f64) -> Result<Offer, String> {
+    check_reach(case)?;
+    let sizes = LibrarySizes::within_budget(case)?;
     // At once and not after a while, because nothing bounds the memory that jemalloc holds back.
     let mut keys = "dirty_decay_ms:0,muzzy_decay_ms:0".to_owned();
     let best = if case.has_large_blocks() {
@@ -77,18 +68,12 @@ fn consider_undecayed(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
         zero = "off";
         keys.push_str(",retain:false");
     }
-    let library = offer_library(
+    let mut offer = library_offer(
         format!("{},zero={zero}", sizes.shim_settings()),
         stops,
-        memory,
+        sizes.memory_growth(),
         sizes.cost_text("freed"),
     );
-    let RemedyAnswer::Offer(offers) = library else {
-        return Some(library);
-    };
-    let with = |mut o: Offer| {
-        o.sets.insert(variable.clone(), keys.clone());
-        o
-    };
-    Some(RemedyAnswer::Offer(offers.into_iter().map(with).collect()))
+    offer.sets.insert(variable.to_owned(), keys);
+    Ok(offer)
 }

@@ -7,9 +7,9 @@
 use quell_event::{Cause, Mechanism};
 
 use super::mimalloc::{DELAY_VARIABLE, STOPPED_SHARE, is_zeroed, purge_setting};
-use super::shim_library::{CACHED_CAUSES, LibrarySizes, offer_library, refusal};
-use super::{Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
-use crate::{SoftwareKind, Touches};
+use super::shim_library::{CACHED_CAUSES, LibrarySizes, check_reach, library_offer};
+use super::{Offer, Remedy, RemedyAnswer, RemedyCase};
+use crate::{FoundSoftware, SoftwareKind, Touches};
 
 /// From this share of the shootdowns on it is worth keeping unmapped memory. Where 5 % were munmap, the same bound was better
 /// used for memory freed by MADV_FREE: 2.1.7 left 6 % of 252 shootdowns in 1.12 times the memory without a cache, and with one 2
@@ -28,12 +28,8 @@ const SEGMENT_HINT: &str = "hint=32M";
 
 /// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
 pub(super) fn applies_to(case: &RemedyCase<'_>) -> bool {
-    match case.origin {
-        ShootdownOrigin::Allocator(found) => {
-            found.kind == SoftwareKind::Mimalloc && found.at_least(2, 0, 0)
-        }
-        _ => false,
-    }
+    let found = case.allocator_of_kind(SoftwareKind::Mimalloc);
+    found.is_some_and(|f| f.at_least(2, 0, 0))
 }
 
 /// Turns purging off, drops MADV_FREE, and keeps unmapped memory.
@@ -59,20 +55,25 @@ fn consider_unpurged(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     if is_zeroed(case, found) {
         return None;
     }
-    let (variable, value) = purge_setting(found)?;
+    let purging = purge_setting(found)?;
     let unmapped = case.part_of_causes(&CACHED_CAUSES);
     let freed = case.part_of_causes(&[Cause::MadviseFree]);
-    let cached = unmapped >= MIN_UNMAP_SHARE;
-    if freed == 0.0 && !cached {
+    if freed == 0.0 && unmapped < MIN_UNMAP_SHARE {
         return None;
     }
-    if let Some(why) = refusal(case) {
-        return Some(RemedyAnswer::Refuse(why));
-    }
-    let sizes = match LibrarySizes::within_budget(case) {
-        Ok(sizes) => sizes,
-        Err(why) => return Some(RemedyAnswer::refuse(why)),
-    };
+    Some(keep_unpurged(case, found, purging, unmapped, freed).into())
+}
+
+fn keep_unpurged(
+    case: &RemedyCase<'_>,
+    found: &FoundSoftware,
+    (variable, value): (&str, &str),
+    unmapped: f64,
+    freed: f64,
+) -> Result<Offer, String> {
+    check_reach(case)?;
+    let sizes = LibrarySizes::within_budget(case)?;
+    let cached = unmapped >= MIN_UNMAP_SHARE;
     let memory = sizes.memory_growth();
     let given = freed + case.part_of_causes(&[Cause::MadviseDontneed, Cause::Cow]);
     // From 2.1.2 on it purges after a while, or not: 3.1.5 did in 11 of 18 runs of one program. Before it either does
@@ -100,15 +101,9 @@ fn consider_unpurged(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     } else {
         1.0
     });
-    let library = offer_library(settings, stops, memory, sizes.cost_text("freed"));
-    let RemedyAnswer::Offer(offers) = library else {
-        return Some(library);
-    };
-    let with = |mut o: Offer| {
-        if set {
-            o.sets.insert(variable.to_owned(), value.to_owned());
-        }
-        o
-    };
-    Some(RemedyAnswer::Offer(offers.into_iter().map(with).collect()))
+    let mut offer = library_offer(settings, stops, memory, sizes.cost_text("freed"));
+    if set {
+        offer.sets.insert(variable.to_owned(), value.to_owned());
+    }
+    Ok(offer)
 }
