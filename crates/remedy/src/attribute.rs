@@ -35,14 +35,13 @@ pub(crate) fn split_shootdowns(found: &[FoundSoftware], evidence: &Evidence) -> 
     let mut zeros: Vec<&ShootdownSource> = Vec::new();
     for source in &evidence.sources {
         if let Some(index) = after_a_split(found, evidence, source) {
-            out.allocators[index].count_cause(source.cause, source.shootdowns, false);
+            out.allocators[index].count_cause(source.cause, source.shootdowns);
         } else if is_of_zeros(evidence, source) && !is_metadata(found, source) {
             zeros.push(source);
         } else if !by_allocators(source.cause) && !in_metadata(found, source) {
             *out.others.entry(source.cause).or_default() += source.shootdowns;
         } else if is_thread_end(source) {
-            out.threads
-                .count_cause(source.cause, source.shootdowns, false);
+            out.threads.count_cause(source.cause, source.shootdowns);
         } else {
             if let Some(call) = asking_function(source) {
                 *out.asked.entry(call).or_default() += source.shootdowns;
@@ -60,7 +59,8 @@ pub(crate) fn split_shootdowns(found: &[FoundSoftware], evidence: &Evidence) -> 
         // Nothing is known but the total.
         match likely_owner(found, None) {
             Some(index) => {
-                out.allocators[index].count_cause(Cause::Other, evidence.shootdowns, true);
+                out.allocators[index].count_cause(Cause::Other, evidence.shootdowns);
+                out.allocators[index].guessed = evidence.shootdowns;
             }
             None => out.unknown = evidence.shootdowns,
         }
@@ -93,7 +93,7 @@ impl ShootdownSplit {
                 return;
             }
         };
-        share.count_cause(source.cause, source.shootdowns, false);
+        share.count_cause(source.cause, source.shootdowns);
         if source.cause == Cause::Cow {
             share.metadata += source.shootdowns;
         }

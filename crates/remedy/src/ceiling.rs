@@ -5,7 +5,7 @@ use quell_event::{Cause, Mechanism, Tally};
 use serde::{Deserialize, Serialize};
 
 use crate::caller::{CalledBy, call_of, called_by};
-use crate::observed_time::ObservedTime;
+use crate::evidence::ObservedTime;
 use crate::remedy::{RemedyCase, ShootdownOrigin};
 use crate::touches::Touches;
 

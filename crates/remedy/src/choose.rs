@@ -57,27 +57,17 @@ pub struct Proposal {
     pub candidates: Vec<Planned>,
 }
 
-/// Chooses a plan for the software that was found, from one observed run, as [`choose_plan`] does with its defaults. `env` is the
-/// environment that the program was observed in.
+/// Chooses a plan for the software that was found, from one observed run, as [`choose_remedies`] does with its defaults. `env` is
+/// the environment that the program was observed in.
 pub fn plan(
     found: &[FoundSoftware],
     evidence: &Evidence,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Plan {
-    choose_plan(found, evidence, &PlanOptions::default(), env)
+    choose_remedies(found, evidence, &PlanOptions::default(), env).plan
 }
 
-/// Chooses remedies within the options.
-pub fn choose_plan(
-    found: &[FoundSoftware],
-    evidence: &Evidence,
-    options: &PlanOptions,
-    env: &impl Fn(&str) -> Option<String>,
-) -> Plan {
-    choose_remedies(found, evidence, options, env).plan
-}
-
-/// [`choose_plan`], and all that it chose from.
+/// Chooses remedies within the options, and says all that it chose from.
 pub fn choose_remedies(
     found: &[FoundSoftware],
     evidence: &Evidence,
@@ -265,7 +255,7 @@ impl<'a> Choosing<'a> {
         }
         for (&cause, &count) in split.others.iter().filter(|(_, count)| worth(**count)) {
             let mut share = Share::default();
-            share.count_cause(cause, count, false);
+            share.count_cause(cause, count);
             let text = format!("{} by {cause}", part(count));
             let chosen =
                 self.choose_for_origin(ShootdownOrigin::Kernel, &share, cause.name(), &text);
@@ -332,11 +322,11 @@ impl<'a> Choosing<'a> {
         let shares = self.split.allocators.iter().chain(own);
         for share in shares.chain([&self.split.threads]) {
             for (&cause, &count) in &share.causes {
-                all.count_cause(cause, count, false);
+                all.count_cause(cause, count);
             }
         }
         for (&cause, &count) in &self.split.others {
-            all.count_cause(cause, count, false);
+            all.count_cause(cause, count);
         }
         all
     }

@@ -8,6 +8,15 @@ use quell_event::Cause;
 use super::*;
 use crate::{Linking, ShootdownSource, Version, Wrappers};
 
+fn choose_plan(
+    found: &[FoundSoftware],
+    evidence: &Evidence,
+    options: &PlanOptions,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Plan {
+    choose_remedies(found, evidence, options, env).plan
+}
+
 pub(super) const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 pub(super) const APP: &str = "/opt/app";
 pub(super) const MB: u64 = 1 << 20;

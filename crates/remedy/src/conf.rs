@@ -57,7 +57,8 @@ fn keyed_settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)>
             .filter(|w| !w.is_empty())
             .map(|w| (w.rsplit('/').next().unwrap_or(w), w))
             .collect(),
-        Syntax::Whole => vec![(variable_key(value), value)],
+        // A whole value is one setting, whatever it is.
+        Syntax::Whole => vec![("value", value)],
     }
 }
 
@@ -66,11 +67,6 @@ fn keyed_settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)>
 pub fn single_settings<'a>(variable: &str, value: &'a str) -> Vec<&'a str> {
     let all = keyed_settings(variable, value);
     all.into_iter().map(|(_, setting)| setting).collect()
-}
-
-/// A whole value is one setting, whatever it is.
-fn variable_key(_value: &str) -> &'static str {
-    "value"
 }
 
 /// Whether the user's setting stays, because it states a larger need to the preload library than ours does. Not where it is

@@ -80,7 +80,7 @@ pub(crate) fn share_out(
         Some(SoftwareKind::Jemalloc) => source.shootdowns,
         _ => refaulted,
     };
-    share.count_cause(source.cause, counted, false);
+    share.count_cause(source.cause, counted);
     share.refaulted += refaulted;
     source.shootdowns - counted
 }

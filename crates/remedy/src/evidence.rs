@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use quell_event::Cause;
+use quell_event::account::Account;
 
 use crate::Wrappers;
 use crate::function_names::is_thread_code;
-use crate::observed_time::ObservedTime;
 
 /// Below this many shootdowns in a run there is nothing worth changing: start and end of any threaded
 /// program make a few dozen.
@@ -73,6 +73,17 @@ impl Evidence {
         let most = self.max_rss.map_or(u64::MAX, |rss| rss / 32);
         Some(ranges.max(faults.min(most))).filter(|bytes| *bytes > 0)
     }
+}
+
+/// Where the time of a run went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObservedTime {
+    /// The account.
+    pub account: Account,
+    /// Time that the watched threads lost as victims, ns: no sample shows it.
+    pub hits_ns: u64,
+    /// How long was watched, ns.
+    pub duration_ns: u64,
 }
 
 /// Shootdowns of one origin.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{RemedyCeiling, Start, conf, quote, start};
+use crate::{RemedyCeiling, Start, conf, start};
 
 /// The remedies chosen for one program, each with its evidence and its cost.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -113,16 +113,6 @@ impl Plan {
     pub fn starts(&self) -> Vec<Start> {
         let tables = self.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));
         start::merge_starts(tables).unwrap_or_default()
-    }
-
-    /// Lines for a shell that set the plan's variables, whatever they were before.
-    #[must_use]
-    pub fn exports(&self) -> String {
-        let environment = self.environment(&|_| None);
-        environment
-            .iter()
-            .map(|(name, value)| format!("export {name}={}\n", quote::shell_word(value)))
-            .collect()
     }
 }
 

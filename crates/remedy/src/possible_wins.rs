@@ -8,8 +8,8 @@ use quell_event::Cause;
 
 use crate::caller::{CalledBy, called_by};
 use crate::ceiling::{RemedyCeiling, origin_ceiling};
+use crate::evidence::ObservedTime;
 use crate::function_names::is_libc_file;
-use crate::observed_time::ObservedTime;
 use crate::remedy::{self, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::share::Share;
 use crate::{Evidence, FoundSoftware, table};
@@ -40,7 +40,7 @@ pub fn possible_wins(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<Possi
     };
     let mut share = Share::default();
     for cause in [Cause::Munmap, Cause::MadviseDontneed, Cause::Brk] {
-        share.count_cause(cause, MANY_SHOOTDOWNS / 4, false);
+        share.count_cause(cause, MANY_SHOOTDOWNS / 4);
     }
     let mut out = Vec::new();
     let files: BTreeSet<&str> = spent.account.rows.iter().map(|r| r.file.as_str()).collect();

@@ -32,23 +32,8 @@ impl MeasuredGain {
     }
 }
 
-/// A prediction.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Predicted {
-    /// The change of CPU time, from the least to the most: -0.2 is a fifth less.
-    pub change: [f64; 2],
-    /// Of the rows that it is by, those of the same remedy.
-    pub of_remedy: usize,
-}
-
 static MEASURED_GAINS: LazyLock<Vec<MeasuredGain>> =
     LazyLock::new(|| read_gains(include_str!("../data/gains.csv")));
-
-/// Every measured row.
-#[must_use]
-pub fn measured_gains() -> &'static [MeasuredGain] {
-    &MEASURED_GAINS
-}
 
 /// The rows of a table: lines with `#` are remarks, the first other one names the columns.
 fn read_gains(text: &str) -> Vec<MeasuredGain> {
@@ -66,18 +51,18 @@ fn read_gains(text: &str) -> Vec<MeasuredGain> {
     lines.skip(1).filter_map(row).collect()
 }
 
-/// Predicts the change of CPU time for a remedy with this ceiling, a share of CPU time; none where too few rows were measured, or
-/// where there is no ceiling.
+/// Predicts the change of CPU time for a remedy with this ceiling, a share of CPU time, from the least to the most: -0.2 is a fifth
+/// less. None where too few rows were measured, or where there is no ceiling.
 #[must_use]
-pub fn predict_change(remedy: &str, ceiling: f64) -> Option<Predicted> {
-    predict_from(measured_gains().iter(), remedy, ceiling)
+pub fn predict_change(remedy: &str, ceiling: f64) -> Option<[f64; 2]> {
+    predict_from(MEASURED_GAINS.iter(), remedy, ceiling)
 }
 
 fn predict_from<'r>(
     rows: impl Iterator<Item = &'r MeasuredGain>,
     remedy: &str,
     ceiling: f64,
-) -> Option<Predicted> {
+) -> Option<[f64; 2]> {
     if ceiling <= 0.0 {
         return None;
     }
@@ -91,12 +76,8 @@ fn predict_from<'r>(
     let won = || nearest.iter().map(|r| r.won_share());
     let least = won().fold(f64::INFINITY, f64::min);
     let most = won().fold(f64::NEG_INFINITY, f64::max);
-    let of_remedy = nearest.iter().filter(|r| r.remedy == remedy).count();
-    Some(Predicted {
-        // CPU time can't fall by more than all of it.
-        change: [(-most * ceiling).max(-1.0), -least * ceiling],
-        of_remedy,
-    })
+    // CPU time can't fall by more than all of it.
+    Some([(-most * ceiling).max(-1.0), -least * ceiling])
 }
 
 #[cfg(test)]
@@ -108,12 +89,12 @@ mod tests {
     fn the_table_is_whole() {
         let text = include_str!("../data/gains.csv");
         let lines = text.lines().filter(|l| !l.starts_with('#')).count() - 1;
-        assert_eq!(measured_gains().len(), lines);
+        assert_eq!(MEASURED_GAINS.len(), lines);
         assert!(
             lines > NEAREST_ROWS,
             "{lines} rows are too few to leave one out"
         );
-        for row in measured_gains() {
+        for row in MEASURED_GAINS.iter() {
             let known = crate::ALL_REMEDIES.iter().any(|r| r.id == row.remedy);
             assert!(known, "{row:?}");
             assert!(row.ceiling <= 1.0 && row.change > -1.0, "{row:?}");
@@ -124,25 +105,21 @@ mod tests {
     #[test]
     fn intervals_hold_what_was_left_out() {
         let holds = |left: &MeasuredGain| {
-            let others = measured_gains()
-                .iter()
-                .filter(|r| r.program != left.program);
-            let [low, high] = predict_from(others, &left.remedy, left.ceiling)
-                .unwrap()
-                .change;
+            let others = MEASURED_GAINS.iter().filter(|r| r.program != left.program);
+            let [low, high] = predict_from(others, &left.remedy, left.ceiling).unwrap();
             (low..=high).contains(&left.change)
         };
-        let missed: Vec<_> = measured_gains().iter().filter(|r| !holds(r)).collect();
-        let held = 1.0 - missed.len() as f64 / measured_gains().len() as f64;
+        let missed: Vec<_> = MEASURED_GAINS.iter().filter(|r| !holds(r)).collect();
+        let held = 1.0 - missed.len() as f64 / MEASURED_GAINS.len() as f64;
         println!(
             "{:.1} % of {} rows; missed: {missed:#?}",
             held * 100.0,
-            measured_gains().len()
+            MEASURED_GAINS.len()
         );
         assert!(
             held >= 0.85,
             "{held} of {}: missed {missed:#?}",
-            measured_gains().len()
+            MEASURED_GAINS.len()
         );
     }
 
@@ -160,12 +137,11 @@ mod tests {
             .map(|i| row("other", 0.2, -0.01 * i as f64))
             .collect();
         let of = |table: &[MeasuredGain]| predict_from(table.iter(), "one", 0.4);
-        let [low, high] = of(&table).unwrap().change;
+        let [low, high] = of(&table).unwrap();
         assert!((low - -0.36).abs() < 1e-9 && high.abs() < 1e-9);
         table.push(row("one", 0.01, 0.01));
-        let predicted = of(&table).unwrap();
-        assert_eq!(predicted.of_remedy, 1);
-        assert!((predicted.change[1] - 0.4).abs() < 1e-9, "{predicted:?}");
+        let [_, high] = of(&table).unwrap();
+        assert!((high - 0.4).abs() < 1e-9, "{high}");
         assert_eq!(of(&table[..NEAREST_ROWS - 1]), None);
         assert_eq!(predict_from(table.iter(), "one", 0.0), None);
     }

@@ -78,7 +78,10 @@ fn jemalloc_by_options() {
         ),
         (
             "dirty_decay_ms\0calloc_madvise_threshold",
-            Version::since(5, 3, 1),
+            Version {
+                from: (5, 3, 1),
+                to: None,
+            },
         ),
     ];
     for (options, version) in cases {
@@ -126,7 +129,10 @@ fn mimalloc_by_options() {
     );
     assert_eq!(
         with("purge_delay\0pagemap_commit"),
-        Some(Version::since(3, 0, 0))
+        Some(Version {
+            from: (3, 0, 0),
+            to: None
+        })
     );
 }
 

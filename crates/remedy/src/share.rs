@@ -53,11 +53,8 @@ impl Share {
         self.causes.iter().map(of).sum()
     }
 
-    pub(crate) fn count_cause(&mut self, cause: Cause, shootdowns: u64, guessed: bool) {
+    pub(crate) fn count_cause(&mut self, cause: Cause, shootdowns: u64) {
         self.shootdowns += shootdowns;
         *self.causes.entry(cause).or_default() += shootdowns;
-        if guessed {
-            self.guessed += shootdowns;
-        }
     }
 }

@@ -84,21 +84,26 @@ impl SoftwareKind {
         }
     }
 
+    /// Those that ask the kernel for memory by themselves: allocators, and what has one.
+    pub const ALLOCATORS: [Self; 12] = [
+        Self::Glibc,
+        Self::Musl,
+        Self::Jemalloc,
+        Self::Mimalloc,
+        Self::Gperftools,
+        Self::GoogleTcmalloc,
+        Self::GoRuntime,
+        Self::Jvm,
+        Self::Node,
+        Self::DotNet,
+        Self::Beam,
+        Self::CPython,
+    ];
+
     /// Whether it is an allocator or has one: the others are programs with settings of their own.
     #[must_use]
     pub fn has_allocator(self) -> bool {
-        !matches!(
-            self,
-            SoftwareKind::NumPy
-                | SoftwareKind::Redis
-                | SoftwareKind::Valkey
-                | SoftwareKind::PostgreSql
-                | SoftwareKind::MongoDb
-                | SoftwareKind::ClickHouse
-                | SoftwareKind::MySql
-                | SoftwareKind::RocksDb
-                | SoftwareKind::Envoy
-        )
+        Self::ALLOCATORS.contains(&self)
     }
 
     /// Whether it is the C library, which is in nearly every process, used or not.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use quell_event::Cause;
 
-use crate::choose::{PlanOptions, choose_plan};
+use crate::choose::{PlanOptions, choose_remedies};
 use crate::evidence::is_thread_end;
 use crate::owner::{Owner, owner_of};
 use crate::{Evidence, FoundSoftware, ShootdownSource, SoftwareKind, by_name};
@@ -18,21 +18,6 @@ pub const ENDING_THREADS: &str = "ending threads";
 /// The asker's name where it is not known.
 pub const UNKNOWN_ASKER: &str = "";
 
-/// Kinds that ask the kernel for memory.
-const ASKING_KINDS: [SoftwareKind; 12] = [
-    SoftwareKind::Glibc,
-    SoftwareKind::Musl,
-    SoftwareKind::Jemalloc,
-    SoftwareKind::Mimalloc,
-    SoftwareKind::Gperftools,
-    SoftwareKind::GoogleTcmalloc,
-    SoftwareKind::GoRuntime,
-    SoftwareKind::Jvm,
-    SoftwareKind::Node,
-    SoftwareKind::DotNet,
-    SoftwareKind::Beam,
-    SoftwareKind::CPython,
-];
 /// Enough for a plan.
 const PLAN_SHOOTDOWNS: u64 = 1_000;
 
@@ -49,42 +34,29 @@ pub struct ExpectedStop {
     pub permille: u32,
 }
 
-/// An asker with its evidence, as a plan would see it.
-struct UsualAsker {
-    name: &'static str,
-    found: Vec<FoundSoftware>,
-    module: Option<PathBuf>,
-    symbol: Option<&'static str>,
-}
+/// An asker's name, the software that a plan would find, and the file and function that call for the shootdown, where they are known.
+type UsualAsker = (
+    &'static str,
+    Vec<FoundSoftware>,
+    Option<(PathBuf, &'static str)>,
+);
 
 fn usual_askers() -> Vec<UsualAsker> {
     let libc = by_name::usual_version(SoftwareKind::Glibc);
     let kind = |kind: &SoftwareKind| {
         let found = by_name::usual_version(*kind);
-        UsualAsker {
-            name: kind.name(),
-            module: Some(found.module.clone()),
-            found: vec![found],
-            symbol: Some("free"),
-        }
+        let caller = (found.module.clone(), "free");
+        (kind.name(), vec![found], Some(caller))
     };
-    let own = |name, symbol| UsualAsker {
-        name,
-        found: vec![libc.clone()],
-        module: Some(PathBuf::from("/program")),
-        symbol: Some(symbol),
+    let own = |name, symbol| {
+        let caller = (PathBuf::from("/program"), symbol);
+        (name, vec![libc.clone()], Some(caller))
     };
-    let unknown = UsualAsker {
-        name: UNKNOWN_ASKER,
-        found: Vec::new(),
-        module: None,
-        symbol: None,
-    };
-    let mut all: Vec<UsualAsker> = ASKING_KINDS.iter().map(kind).collect();
+    let mut all: Vec<UsualAsker> = SoftwareKind::ALLOCATORS.iter().map(kind).collect();
     all.extend([
         own(OWN_CALLS, "work"),
         own(ENDING_THREADS, "start_thread"),
-        unknown,
+        (UNKNOWN_ASKER, Vec::new(), None),
     ]);
     all
 }
@@ -93,13 +65,8 @@ fn usual_askers() -> Vec<UsualAsker> {
 #[must_use]
 pub fn table() -> Vec<ExpectedStop> {
     let mut rows = Vec::new();
-    for UsualAsker {
-        name: asker,
-        found,
-        module,
-        symbol,
-    } in usual_askers()
-    {
+    for (asker, found, caller) in usual_askers() {
+        let (module, symbol) = caller.unzip();
         for &cause in Cause::ALL {
             let source = ShootdownSource {
                 cause,
@@ -117,7 +84,7 @@ pub fn table() -> Vec<ExpectedStop> {
                 preload: true,
                 ..PlanOptions::default()
             };
-            let plan = choose_plan(&found, &evidence, &options, &|_| None);
+            let plan = choose_remedies(&found, &evidence, &options, &|_| None).plan;
             let most = plan
                 .remedies
                 .into_iter()

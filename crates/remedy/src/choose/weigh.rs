@@ -42,7 +42,7 @@ impl WeighedChange {
         }
         let ceiling = planned.ceiling;
         let predicted = ceiling.and_then(|c| predict_change(&planned.remedy, c.cpu));
-        planned.predicted = predicted.map(|p| p.change.map(round_permille));
+        planned.predicted = predicted.map(|change| change.map(round_permille));
     }
 }
 
