@@ -21,7 +21,7 @@ use quell_host::elf::{ElfFile, Symbol};
 use quell_host::proc::Proc;
 use quell_host::{maps, needed, under};
 
-use crate::{FoundSoftware, Linking, Wrappers};
+use crate::{FoundSoftware, Linking, SoftwareKind, Version, Wrappers};
 
 /// The input of a recogniser: one ELF file, and the name to report it under.
 pub(crate) struct Facts<'a> {
@@ -93,10 +93,19 @@ impl<'a> Facts<'a> {
             .map(|s| String::from_utf8_lossy(s).into_owned())
     }
 
+    /// The versions that the newest of these options proves, which are in order, newest first.
+    pub(crate) fn dated_by(&self, options: &[DatedOption]) -> Option<Version> {
+        let (_, from, to) = options.iter().find(|(text, ..)| self.ends_string(text))?;
+        Some(Version {
+            from: *from,
+            to: *to,
+        })
+    }
+
     /// A bare finding in this file.
     pub(crate) fn found_here(
         &self,
-        kind: crate::SoftwareKind,
+        kind: SoftwareKind,
         linking: Linking,
         how: impl Into<String>,
     ) -> FoundSoftware {

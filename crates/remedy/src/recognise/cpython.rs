@@ -15,13 +15,11 @@ pub(super) fn recognise_cpython(facts: &Facts<'_>) -> Option<FoundSoftware> {
     } else {
         "pymalloc's statistics, and a version by the file's name"
     };
-    let mut found = facts.found_here(
-        SoftwareKind::CPython,
-        facts.linking_by_api("PyObject_Malloc"),
-        how,
-    );
-    found.version = stated.or_else(|| named_version(facts));
-    Some(found)
+    let linking = facts.linking_by_api("PyObject_Malloc");
+    Some(FoundSoftware {
+        version: stated.or_else(|| named_version(facts)),
+        ..facts.found_here(SoftwareKind::CPython, linking, how)
+    })
 }
 
 /// `PY_VERSION_HEX`: 0x030b02f0 is 3.11.2.

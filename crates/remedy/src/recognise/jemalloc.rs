@@ -22,20 +22,12 @@ const DATED_OPTIONS: &[DatedOption] = &[
 
 pub(super) fn recognise_jemalloc(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let message = facts.elf.find_strings(b"<jemalloc>: ", 1);
-    let options = DATED_OPTIONS
-        .iter()
-        .find(|(option, _, _)| facts.ends_string(option));
-    if message.is_empty() || options.is_none() {
+    let dated = facts.dated_by(DATED_OPTIONS)?;
+    if message.is_empty() {
         return None;
     }
     let conf_env = conf_env(facts)?;
     let stated = stated_version(facts);
-    let version = stated.or_else(|| {
-        options.map(|(_, from, to)| Version {
-            from: *from,
-            to: *to,
-        })
-    });
     let prefix = facts
         .symbols_with(|n| n.ends_with("mallctl"))
         // The shortest is the public one: static builds also hold the je_ names of the inside.
@@ -59,13 +51,14 @@ pub(super) fn recognise_jemalloc(facts: &Facts<'_>) -> Option<FoundSoftware> {
             "a version range from its options"
         }
     );
-    let mut found = facts.found_here(SoftwareKind::Jemalloc, linking, how);
-    found.version = version;
-    found.conf_env = Some(conf_env);
-    found.prefix = prefix;
-    found.replaces_malloc = replaces_malloc;
-    found.built_in = built_in(facts);
-    Some(found)
+    Some(FoundSoftware {
+        version: stated.or(Some(dated)),
+        conf_env: Some(conf_env),
+        prefix,
+        replaces_malloc,
+        built_in: built_in(facts),
+        ..facts.found_here(SoftwareKind::Jemalloc, linking, how)
+    })
 }
 
 /// The name of the environment variable: the whole C string that ends in MALLOC_CONF and looks like

@@ -1,6 +1,6 @@
 //! The C libraries: glibc and musl, as libraries or inside a static program.
 
-use super::Facts;
+use super::{DatedOption, Facts};
 use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
 /// glibc: `libc.so.6` states its version; a static program holds malloc's messages and the list of
@@ -25,17 +25,18 @@ pub(super) fn recognise_glibc(facts: &Facts<'_>) -> Option<FoundSoftware> {
             .unwrap_or_default()
             .trim_end_matches('.')
             .to_owned();
-        let mut found = facts.found_here(SoftwareKind::Glibc, Linking::SharedLibrary, how);
-        found.version = version;
-        found.conf_env = Some("GLIBC_TUNABLES".to_owned());
-        return Some(found);
+        return Some(FoundSoftware {
+            version,
+            conf_env: Some("GLIBC_TUNABLES".to_owned()),
+            ..facts.found_here(SoftwareKind::Glibc, Linking::SharedLibrary, how)
+        });
     }
     let messages = ["malloc(): corrupted top size", "free(): invalid pointer"];
     if facts.elf.interpreter().is_some() || !messages.iter().all(|m| facts.ends_string(m)) {
         return None;
     }
     // When each tunable came: glibc's NEWS.
-    let tunables = [
+    let tunables: [DatedOption; 4] = [
         ("glibc.mem.decorate_maps", (2, 39, 0), None),
         ("glibc.malloc.hugetlb", (2, 35, 0), Some((2, 38, 0))),
         (
@@ -45,17 +46,13 @@ pub(super) fn recognise_glibc(facts: &Facts<'_>) -> Option<FoundSoftware> {
         ),
         ("glibc.malloc.tcache_count", (2, 26, 0), Some((2, 33, 0))),
     ];
-    let dated = tunables
-        .iter()
-        .find(|(tunable, _, _)| facts.ends_string(tunable));
+    let dated = facts.dated_by(&tunables);
     let how = "glibc's malloc messages in a static program, dated by its tunables";
-    let mut found = facts.found_here(SoftwareKind::Glibc, Linking::Static, how);
-    found.version = dated.map(|(_, from, to)| Version {
-        from: *from,
-        to: *to,
-    });
-    found.conf_env = dated.map(|_| "GLIBC_TUNABLES".to_owned());
-    Some(found)
+    Some(FoundSoftware {
+        version: dated,
+        conf_env: dated.map(|_| "GLIBC_TUNABLES".to_owned()),
+        ..facts.found_here(SoftwareKind::Glibc, Linking::Static, how)
+    })
 }
 
 /// musl: the loader is the library and states its version; a static program holds the table of
@@ -75,13 +72,11 @@ pub(super) fn recognise_musl(facts: &Facts<'_>) -> Option<FoundSoftware> {
             let version = Version::parse_leading(s)?;
             (version.to_string().as_bytes() == s).then_some(version)
         });
-        let mut found = facts.found_here(
-            SoftwareKind::Musl,
-            Linking::SharedLibrary,
-            "the loader's own words: musl libc",
-        );
-        found.version = version;
-        return Some(found);
+        let how = "the loader's own words: musl libc";
+        return Some(FoundSoftware {
+            version,
+            ..facts.found_here(SoftwareKind::Musl, Linking::SharedLibrary, how)
+        });
     }
     if facts.elf.interpreter().is_some() || facts.elf.is_library() {
         return None;

@@ -23,27 +23,18 @@ pub(super) fn recognise_mimalloc(facts: &Facts<'_>) -> Option<FoundSoftware> {
     }
     facts.string_with("mimalloc_%s")?;
     let stated = stated_version(facts);
-    let by_options = DATED_OPTIONS
-        .iter()
-        .find(|(option, _, _)| facts.ends_string(option))
-        .map(|(_, from, to)| Version {
-            from: *from,
-            to: *to,
-        });
     let how = if stated.is_some() {
         "mimalloc's options, and what its mi_version returns"
     } else {
         "mimalloc's options, which give a version range"
     };
-    let mut found = facts.found_here(
-        SoftwareKind::Mimalloc,
-        facts.linking_by_api("mi_malloc"),
-        how,
-    );
-    found.version = stated.or(by_options);
-    found.prefix = Some("mi_".to_owned());
-    found.replaces_malloc = facts.exports_malloc();
-    Some(found)
+    let linking = facts.linking_by_api("mi_malloc");
+    Some(FoundSoftware {
+        version: stated.or_else(|| facts.dated_by(DATED_OPTIONS)),
+        prefix: Some("mi_".to_owned()),
+        replaces_malloc: facts.exports_malloc(),
+        ..facts.found_here(SoftwareKind::Mimalloc, linking, how)
+    })
 }
 
 /// `mi_version` is one constant and a return. 209 is 2.0.9 and, since 2.3, 30302 is 3.3.2.

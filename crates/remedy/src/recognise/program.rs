@@ -5,12 +5,11 @@
 use super::Facts;
 use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
-/// The signature of a server: its file's name, texts that are all in it, and the text before its version.
+/// The signature of a server: its file's name, and texts that are all in it.
 struct ServerSignature {
     kind: SoftwareKind,
     names: &'static [&'static str],
     texts: &'static [&'static str],
-    version: Option<&'static str>,
 }
 
 const SERVER_SIGNATURES: &[ServerSignature] = &[
@@ -18,44 +17,37 @@ const SERVER_SIGNATURES: &[ServerSignature] = &[
         kind: SoftwareKind::Valkey,
         names: &["valkey-server", "valkey-check-rdb", "valkey-check-aof"],
         texts: &["lazyfree-lazy-eviction"],
-        version: None,
     },
     // Debian's redis-server is a link to redis-check-rdb: one file is all of them.
     ServerSignature {
         kind: SoftwareKind::Redis,
         names: &["redis-server", "redis-check-rdb", "redis-check-aof"],
         texts: &["lazyfree-lazy-eviction"],
-        version: None,
     },
     ServerSignature {
         kind: SoftwareKind::PostgreSql,
         names: &["postgres"],
         texts: &["shared_buffers", "huge_pages"],
-        version: Some("postgres (PostgreSQL) "),
     },
     ServerSignature {
         kind: SoftwareKind::MongoDb,
         names: &["mongod", "mongos"],
         texts: &["tcmallocReleaseRate"],
-        version: None,
     },
     ServerSignature {
         kind: SoftwareKind::ClickHouse,
         names: &["clickhouse"],
         texts: &["max_server_memory_usage_to_ram_ratio"],
-        version: None,
     },
     ServerSignature {
         kind: SoftwareKind::MySql,
         names: &["mysqld", "mariadbd"],
         texts: &["innodb_buffer_pool_size"],
-        version: None,
     },
     ServerSignature {
         kind: SoftwareKind::Envoy,
         names: &["envoy"],
         texts: &["envoy.overload_actions.shrink_heap"],
-        version: None,
     },
 ];
 
@@ -74,12 +66,20 @@ pub(super) fn recognise_server(facts: &Facts<'_>) -> Option<FoundSoftware> {
         return None;
     }
     let how = format!("its name, {file}, and its settings");
-    let mut found = facts.found_here(program.kind, Linking::Static, how);
-    found.version = program.version.and_then(|before| {
-        let text = facts.string_with(before)?;
-        Version::parse_leading(text.split_once(before)?.1.as_bytes())
-    });
-    Some(found)
+    Some(FoundSoftware {
+        version: stated_version(program.kind, facts),
+        ..facts.found_here(program.kind, Linking::Static, how)
+    })
+}
+
+/// PostgreSQL's version stands behind its name. The other servers have no text with both.
+fn stated_version(kind: SoftwareKind, facts: &Facts<'_>) -> Option<Version> {
+    const POSTGRESQL_NAME: &str = "postgres (PostgreSQL) ";
+    if kind != SoftwareKind::PostgreSql {
+        return None;
+    }
+    let text = facts.string_with(POSTGRESQL_NAME)?;
+    Version::parse_leading(text.split_once(POSTGRESQL_NAME)?.1.as_bytes())
 }
 
 /// RocksDB, in whatever program: a library of its own, or the names of its options and its messages.

@@ -15,13 +15,11 @@ pub(super) fn recognise_go(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let length = usize::from(*info.get(32).unwrap_or(&0));
     let text = info.get(33..33 + length).filter(|_| inline && length < 128);
     let version = text.and_then(|t| Version::parse_leading(t.strip_prefix(b"go")?));
-    let mut found = facts.found_here(
-        SoftwareKind::GoRuntime,
-        Linking::Static,
-        "the Go linker's build information",
-    );
-    found.version = version;
-    Some(found)
+    let how = "the Go linker's build information";
+    Some(FoundSoftware {
+        version,
+        ..facts.found_here(SoftwareKind::GoRuntime, Linking::Static, how)
+    })
 }
 
 /// Java: libjvm.so states its version in one long line.
@@ -47,10 +45,11 @@ pub(super) fn recognise_jvm(facts: &Facts<'_>) -> Option<FoundSoftware> {
         || "libjvm.so".to_owned(),
         |l| l.split(", built").next().unwrap_or(&l).to_owned(),
     );
-    let mut found = facts.found_here(SoftwareKind::Jvm, Linking::SharedLibrary, how);
-    found.version = version;
-    found.conf_env = Some("JAVA_TOOL_OPTIONS".to_owned());
-    Some(found)
+    Some(FoundSoftware {
+        version,
+        conf_env: Some("JAVA_TOOL_OPTIONS".to_owned()),
+        ..facts.found_here(SoftwareKind::Jvm, Linking::SharedLibrary, how)
+    })
 }
 
 /// Node.js: the address of its own release, which it can print.
@@ -65,14 +64,12 @@ pub(super) fn recognise_node(facts: &Facts<'_>) -> Option<FoundSoftware> {
                 .filter(|rest| rest.ends_with(b".tar.gz"))
                 .and_then(Version::parse_leading)
         })?;
-    let mut found = facts.found_here(
-        SoftwareKind::Node,
-        Linking::Static,
-        "the address of its own Node.js release",
-    );
-    found.version = Some(version);
-    found.conf_env = Some("NODE_OPTIONS".to_owned());
-    Some(found)
+    let how = "the address of its own Node.js release";
+    Some(FoundSoftware {
+        version: Some(version),
+        conf_env: Some("NODE_OPTIONS".to_owned()),
+        ..facts.found_here(SoftwareKind::Node, Linking::Static, how)
+    })
 }
 
 /// .NET: its core library has one name everywhere.
@@ -95,12 +92,10 @@ pub(super) fn recognise_beam(facts: &Facts<'_>) -> Option<FoundSoftware> {
     }
     let line = facts.string_with(BEAM_VERSION_TEXT)?;
     let version = line.split_once(BEAM_VERSION_TEXT)?.1;
-    let mut found = facts.found_here(
-        SoftwareKind::Beam,
-        Linking::Static,
-        format!("what it says of itself, version {}", version.trim_end()),
-    );
-    found.version = Version::parse_leading(version.as_bytes());
-    found.conf_env = Some("ERL_FLAGS".to_owned());
-    Some(found)
+    let how = format!("what it says of itself, version {}", version.trim_end());
+    Some(FoundSoftware {
+        version: Version::parse_leading(version.as_bytes()),
+        conf_env: Some("ERL_FLAGS".to_owned()),
+        ..facts.found_here(SoftwareKind::Beam, Linking::Static, how)
+    })
 }

@@ -24,14 +24,12 @@ pub(super) fn recognise_gperftools(facts: &Facts<'_>) -> Option<FoundSoftware> {
         }
         None => "gperftools' TCMALLOC_RELEASE_RATE".to_owned(),
     };
-    let mut found = facts.found_here(
-        SoftwareKind::Gperftools,
-        facts.linking_by_api("tc_version"),
-        how,
-    );
-    found.version = stated;
-    found.replaces_malloc = facts.exports_malloc();
-    Some(found)
+    let linking = facts.linking_by_api("tc_version");
+    Some(FoundSoftware {
+        version: stated,
+        replaces_malloc: facts.exports_malloc(),
+        ..facts.found_here(SoftwareKind::Gperftools, linking, how)
+    })
 }
 
 /// google/tcmalloc has no version and no environment. Its extension functions are weak symbols that programs
@@ -54,7 +52,8 @@ pub(super) fn recognise_google(facts: &Facts<'_>) -> Option<FoundSoftware> {
     } else {
         Linking::Static
     };
-    let mut found = facts.found_here(SoftwareKind::GoogleTcmalloc, linking, how);
-    found.replaces_malloc = facts.exports_malloc();
-    Some(found)
+    Some(FoundSoftware {
+        replaces_malloc: facts.exports_malloc(),
+        ..facts.found_here(SoftwareKind::GoogleTcmalloc, linking, how)
+    })
 }
