@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{RemedyCeiling, Start, conf, start};
 
 /// The remedies chosen for one program, each with its evidence and its cost.
@@ -13,29 +15,39 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
-/// One remedy of a plan.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// One remedy of a plan. In its file tables come last, as TOML wants them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Planned {
     /// Its stable name, such as `jemalloc.decay`.
     pub remedy: String,
-    /// The environment variables that it sets.
-    pub sets: BTreeMap<String, String>,
-    /// Changes to the process before it starts: keys and values of [`Start`].
-    pub starts: BTreeMap<String, String>,
     /// The evidence for it, in a sentence with figures.
+    #[serde(default)]
     pub evidence: String,
     /// The share of all observed shootdowns that it is expected to stop, 0 to 1.
+    #[serde(default)]
     pub predicted_stop: f64,
     /// The cost of it, in words with the figure.
+    #[serde(default)]
     pub cost: String,
-    /// The most that it could win, in the run that was observed; none where nobody knows where the time went.
-    pub ceiling: Option<RemedyCeiling>,
-    /// Which of the time, and why, in a sentence; empty where there is no ceiling.
+    /// Which of the time it touches, and why, in a sentence; empty where there is no ceiling.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub touches: String,
     /// The change of CPU time that is predicted, from the least to the most, in 90 of 100 cases: -0.2 is a fifth less. None where
     /// there is no ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<[f64; 2]>,
+    /// The environment variables that it sets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sets: BTreeMap<String, String>,
+    /// Changes to the process before it starts: keys and values of [`Start`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub starts: BTreeMap<String, String>,
+    /// The most that it could win, in the run that was observed; none where nobody knows where the time went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<RemedyCeiling>,
     /// The user has allowed the program the memory that it takes already: no budget bounds it. Not kept in files.
+    #[serde(skip)]
     pub memory_allowed: bool,
 }
 

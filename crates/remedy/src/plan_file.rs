@@ -1,12 +1,10 @@
 //! A plan as TOML that people read and edit.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result, anyhow, ensure};
 use quell_event::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, Planned, RemedyCeiling, quote, start};
+use crate::{Plan, Planned, quote, start};
 
 const PLAN_SCHEMA: &str = "quell/plan/1";
 const PLAN_HEAD: &str = "\
@@ -22,32 +20,10 @@ struct PlanFile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    remedies: Vec<PlanEntry>,
+    remedies: Vec<Planned>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlanEntry {
-    remedy: String,
-    #[serde(default)]
-    evidence: String,
-    #[serde(default)]
-    predicted_stop: f64,
-    #[serde(default)]
-    cost: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    touches: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    predicted: Option<[f64; 2]>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    sets: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    starts: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ceiling: Option<RemedyCeiling>,
-}
-
-impl PlanEntry {
+impl Planned {
     /// Whether its shares of time can be.
     fn is_possible(&self) -> bool {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
@@ -63,21 +39,10 @@ impl Plan {
     /// The plan as a commented TOML file.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        let entry = |p: &Planned| PlanEntry {
-            remedy: p.remedy.clone(),
-            evidence: p.evidence.clone(),
-            predicted_stop: p.predicted_stop,
-            cost: p.cost.clone(),
-            touches: p.touches.clone(),
-            predicted: p.predicted,
-            ceiling: p.ceiling,
-            sets: p.sets.clone(),
-            starts: p.starts.clone(),
-        };
         let file = PlanFile {
             schema: PLAN_SCHEMA.to_owned(),
             notes: self.notes.clone(),
-            remedies: self.remedies.iter().map(entry).collect(),
+            remedies: self.remedies.clone(),
         };
         // Strings, numbers and tables of them: nothing that TOML can't hold.
         let body = toml::to_string_pretty(&file).unwrap_or_default();
@@ -100,9 +65,9 @@ impl Plan {
         );
         let mut plan = Plan {
             notes: file.notes.into_iter().map(clean_words).collect(),
-            remedies: Vec::new(),
+            remedies: file.remedies,
         };
-        for entry in file.remedies {
+        for entry in &mut plan.remedies {
             let id = &entry.remedy;
             for (name, value) in &entry.sets {
                 let fits = quote::is_name(name) && !value.contains('\0');
@@ -125,18 +90,14 @@ impl Plan {
                 entry.is_possible(),
                 "reading the plan: remedy {id}: ceiling or predicted is no share of time that can be: take it out"
             );
-            plan.remedies.push(Planned {
-                remedy: clean_words(entry.remedy),
-                sets: entry.sets,
-                starts: entry.starts,
-                evidence: clean_words(entry.evidence),
-                predicted_stop: entry.predicted_stop,
-                cost: clean_words(entry.cost),
-                touches: clean_words(entry.touches),
-                predicted: entry.predicted,
-                ceiling: entry.ceiling,
-                memory_allowed: false,
-            });
+            for words in [
+                &mut entry.remedy,
+                &mut entry.evidence,
+                &mut entry.cost,
+                &mut entry.touches,
+            ] {
+                *words = clean_words(std::mem::take(words));
+            }
         }
         let tables = plan.remedies.iter().map(|r| (r.remedy.as_str(), &r.starts));
         start::merge_starts(tables).context("reading the plan")?;
@@ -152,7 +113,10 @@ fn clean_words(words: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::RemedyCeiling;
     use proptest::prelude::*;
 
     fn sample() -> Plan {
