@@ -47,6 +47,25 @@ pub(crate) const MUCH_HUGE_TIME: u32 = 30;
 /// The share of the shootdowns by forks and copies from which on a program forks as it works.
 const FORKS_AT_WORK: f64 = 0.05;
 
+/// The calls by which a collector's heap grows and shrinks.
+const HEAP_CALLS: &[Mechanism] = &[
+    Mechanism::Map,
+    Mechanism::Unmap,
+    Mechanism::Advise,
+    Mechanism::Protect,
+];
+/// The work for huge pages that is not done where there are none.
+const HUGE_PAGE_WORK: &[Mechanism] = &[
+    Mechanism::FaultHuge,
+    Mechanism::Zeroing,
+    Mechanism::CompactDirect,
+];
+/// What an allocator's huge pages touch.
+const HUGE_FAULTS_TOUCHED: Touches = Touches::everywhere(
+    &[Mechanism::FaultAnon, Mechanism::FaultEntry],
+    "one fault brings 2 MB where there were 512; what is zeroed stays the same",
+);
+
 /// One change that stops a class of shootdowns.
 pub struct Remedy {
     /// Its stable name, such as `jemalloc.decay`.

@@ -75,12 +75,6 @@ impl Sight {
             ),
         })
     }
-
-    /// With something that was seen beside the time.
-    pub(super) fn with_reason(mut self, because: String) -> Self {
-        self.because = because;
-        self
-    }
 }
 
 #[cfg(test)]

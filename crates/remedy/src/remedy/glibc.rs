@@ -3,7 +3,8 @@
 use quell_event::Mechanism;
 
 use super::{
-    MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, heap_trim, one_variable,
+    HUGE_FAULTS_TOUCHED, MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase,
+    heap_trim, one_variable,
 };
 use crate::{SoftwareKind, Touches};
 
@@ -101,10 +102,7 @@ pub(super) const GLIBC_HUGE_PAGES: Remedy = Remedy {
     stops: "no shootdown: page faults of 4 KB in large blocks, each 512 of which become one",
     worse: "memory that is touched thinly is resident whole, and a huge page is zeroed whole; where the host has none to give they are dear; after a fork a write copies 2 MB",
     source: "glibc 2.35 NEWS and manual, glibc.malloc.hugetlb=1: madvise(MADV_HUGEPAGE). What it wins differs by the hour: only runs tell",
-    touches: Touches::everywhere(
-        &[Mechanism::FaultAnon, Mechanism::FaultEntry],
-        "one fault brings 2 MB where there were 512; what is zeroed stays the same",
-    ),
+    touches: HUGE_FAULTS_TOUCHED,
     consider: |case| {
         let found = case.allocator_of_kind(SoftwareKind::Glibc)?;
         let faults = case.evidence.page_faults.unwrap_or(0);
@@ -126,14 +124,9 @@ fn cost_text(big: bool, grows: f64) -> String {
     } else {
         "under churn of 64 KB to 4 MB"
     };
-    if grows < 0.0 {
-        return format!(
-            "freed memory stays resident: {:.0} % less at the peak {blocks}, measured",
-            -grows * 100.0
-        );
-    }
+    let change = if grows < 0.0 { "less" } else { "more" };
     format!(
-        "freed memory stays resident: {:.0} % more at the peak {blocks}, measured",
-        grows * 100.0
+        "freed memory stays resident: {:.0} % {change} at the peak {blocks}, measured",
+        grows.abs() * 100.0
     )
 }

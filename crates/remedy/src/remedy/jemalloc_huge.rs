@@ -6,7 +6,7 @@
 use quell_event::Mechanism;
 
 use super::jemalloc::{HUGE_METADATA_SETTING, HUGE_SETTING, MUCH_METADATA, conf_variable};
-use super::{MANY_FAULTS, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use super::{HUGE_FAULTS_TOUCHED, MANY_FAULTS, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
 
 /// One key to try; none where it is set already, or jemalloc's variable is not known.
@@ -30,10 +30,7 @@ pub(super) const JEMALLOC_HUGE_PAGES: Remedy = Remedy {
     stops: "no shootdown for sure: page faults of 4 KB, each 512 of which become one",
     worse: "thp:always without the settings that keep memory raised shootdowns to 4 times in one program; memory that is touched thinly is resident whole; after a fork a write copies 2 MB",
     source: "jemalloc's doc/jemalloc.xml.in, opt.thp, a setting since 5.1; docs/remedies-measured.md: what huge pages win differs by the hour, so that only runs tell",
-    touches: Touches::everywhere(
-        &[Mechanism::FaultAnon, Mechanism::FaultEntry],
-        "one fault brings 2 MB where there were 512; what is zeroed stays the same",
-    ),
+    touches: HUGE_FAULTS_TOUCHED,
     consider: |case| {
         let faults = case.evidence.page_faults.unwrap_or(0);
         if faults < MANY_FAULTS || !case.bears_huge_pages() {

@@ -2,7 +2,9 @@
 
 use quell_event::Mechanism;
 
-use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use super::{
+    HEAP_CALLS, MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable,
+};
 use crate::{SoftwareKind, Touches};
 
 /// The collectors that give memory back by themselves, or not.
@@ -24,12 +26,7 @@ pub(super) const FIXED_HEAP: Remedy = Remedy {
     worse: "without a stated maximum it would make a quarter of the machine's memory resident",
     source: "docs/remedies-measured.md: runtimes, Java 17: G1 2,687 shootdowns to 29, ZGC 51 to 9; man java(1), AlwaysPreTouch, ZUncommit, ShenandoahUncommit",
     touches: Touches::keeping(
-        &[
-            Mechanism::Map,
-            Mechanism::Unmap,
-            Mechanism::Advise,
-            Mechanism::Protect,
-        ],
+        HEAP_CALLS,
         "the heap neither grows nor shrinks, and with AlwaysPreTouch its pages are there before it is used; the collector's own time is no part of it",
     ),
     everywhere_with: Some((
@@ -154,12 +151,7 @@ pub(super) const PARALLEL_COLLECTOR: Remedy = Remedy {
     worse: "longer pauses: each collection stops the program; a service that answers by a deadline should keep its collector",
     source: "man java(1), UseParallelGC; docs/remedies-measured.md",
     touches: Touches::keeping(
-        &[
-            Mechanism::Map,
-            Mechanism::Unmap,
-            Mechanism::Advise,
-            Mechanism::Protect,
-        ],
+        HEAP_CALLS,
         "the young generation is used again in place; the collector's own time is no part of it",
     ),
     consider: |case| {

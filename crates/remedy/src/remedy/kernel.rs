@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use quell_event::{Cause, Mechanism};
 
-use super::{LARGE_SHARE, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase, ShootdownOrigin};
+use super::{
+    HUGE_PAGE_WORK, LARGE_SHARE, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase,
+    ShootdownOrigin,
+};
 use crate::Touches;
 
 /// No transparent huge pages.
@@ -14,11 +17,7 @@ pub(crate) const NO_HUGE_PAGES: Remedy = Remedy {
     worse: "a program that gains from huge pages: without them more page faults and TLB misses; jemalloc's thp:always does nothing then",
     source: "prctl(2), PR_SET_THP_DISABLE; kernel mm/khugepaged.c and include/linux/huge_mm.h (MMF_DISABLE_THP). Not measured here",
     touches: Touches::everywhere(
-        &[
-            Mechanism::FaultHuge,
-            Mechanism::Zeroing,
-            Mechanism::CompactDirect,
-        ],
+        HUGE_PAGE_WORK,
         "no huge page is looked for, zeroed or made; small ones are faulted in instead",
     ),
     consider: |case| {

@@ -1,8 +1,6 @@
 //! Node.js: a larger young generation, so that fewer objects are copied and fewer pages are given back and faulted in again.
 
-use quell_event::Mechanism;
-
-use super::{Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use super::{HEAP_CALLS, Offer, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
 
 /// MB. V8's own is 16 on 64 bits. With 16 and 32 the workers took no less CPU time, with 64 0.65 of the time and with 96
@@ -22,12 +20,7 @@ pub(super) const SEMI_SPACE: Remedy = Remedy {
     worse: "each worker thread has a young generation of its own, of up to three times the size; one program made 165 shootdowns without, and 1,299 with 64 MB",
     source: "docs/remedies-measured.md: two worker threads, measured on Node.js 20.20.2, Linux 6.18; nodejs.org/api/cli.html, --max-semi-space-size",
     touches: Touches::keeping(
-        &[
-            Mechanism::Map,
-            Mechanism::Unmap,
-            Mechanism::Advise,
-            Mechanism::Protect,
-        ],
+        HEAP_CALLS,
         "the young generation is collected less often, and its pages stay meanwhile; the collector's own time is no part of it",
     ),
     consider: consider_semi_space,

@@ -2,9 +2,7 @@
 //!
 //! The kernel keeps that advice for the address when the block is freed, so that the next block there faults in huge pages.
 
-use quell_event::Mechanism;
-
-use super::{MUCH_HUGE_TIME, Remedy, RemedyAnswer, RemedyCase, one_variable};
+use super::{HUGE_PAGE_WORK, MUCH_HUGE_TIME, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
 
 const ADVICE_VARIABLE: &str = "NUMPY_MADVISE_HUGEPAGE";
@@ -16,11 +14,7 @@ pub(super) const NUMPY_UNADVISED: Remedy = Remedy {
     worse: "arrays of 4 MB and more are faulted in by 4 KB: where huge pages are there to be had, that is slower",
     source: "numpy.org/doc, Global Configuration Options, NUMPY_MADVISE_HUGEPAGE; numpy/numpy#15545 and #31590; docs/remedies-measured.md",
     touches: Touches::everywhere(
-        &[
-            Mechanism::FaultHuge,
-            Mechanism::Zeroing,
-            Mechanism::CompactDirect,
-        ],
+        HUGE_PAGE_WORK,
         "arrays are faulted in by 4 KB as they are used; the faults of 4 KB come on top",
     ),
     consider: consider_numpy_unadvised,

@@ -1,10 +1,10 @@
 //! Huge pages under an allocator's mappings, by the preload library: for allocators that have no setting for it.
 
-use quell_event::Mechanism;
-
 use super::shim_library::{check_reach, is_copied_by_forks, library_offer};
-use super::{MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase};
-use crate::{SoftwareKind, Touches};
+use super::{
+    HUGE_FAULTS_TOUCHED, MANY_FAULTS, MemoryGrowth, Offer, Remedy, RemedyAnswer, RemedyCase,
+};
+use crate::SoftwareKind;
 
 const HUGE_SETTINGS: &str = "huge=2M,cache=0,zero=off,free=pass";
 
@@ -14,10 +14,7 @@ pub(super) const LIBRARY_HUGE_PAGES: Remedy = Remedy {
     stops: "no shootdown: page faults of 4 KB in mappings of 2 MB and more, each 512 of which become one",
     worse: "memory that is touched thinly is resident whole, and a huge page is zeroed whole: a program of Bun did half as much with them, one of Erlang 1.4 times as much",
     source: "docs/remedies-measured.md: two programs, measured on Linux 6.18; madvise(2), MADV_HUGEPAGE. What it wins differs by the hour: only runs tell",
-    touches: Touches::everywhere(
-        &[Mechanism::FaultAnon, Mechanism::FaultEntry],
-        "one fault brings 2 MB where there were 512; what is zeroed stays the same",
-    ),
+    touches: HUGE_FAULTS_TOUCHED,
     helps_without_shootdowns: true,
     consider: consider_library_huge_pages,
     ..Remedy::BY_LIBRARY

@@ -41,8 +41,8 @@ fn of_forks(scene: &Scene, is_such: impl Fn(&SeenCost) -> bool) -> Option<Sight>
     let dearest = costs.iter().max_by_key(|c| c.cpu_ns)?;
     let each = scene.each_fork_ns(dearest.pid)?;
     let times = scene.forks.iter().find(|f| f.pid == dearest.pid)?.forks;
-    let mut sight = Sight::of_costs(costs.iter().copied())?
-        .with_reason(format!("{} each, {times} times", time_text(each)));
+    let mut sight = Sight::of_costs(costs.iter().copied())?;
+    sight.because = format!("{} each, {times} times", time_text(each));
     let pids: BTreeSet<u32> = costs.iter().map(|c| c.pid).collect();
     let held = scene.holders.iter();
     let held = held.filter(|h| h.doing.as_str() == "fork" && pids.contains(&h.pid));

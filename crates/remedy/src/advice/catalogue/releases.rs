@@ -4,16 +4,19 @@ use quell_event::Mechanism;
 
 use crate::advice::{AdviceEntry, SeenCost, Sight};
 
+/// Advice on memory that is not needed, and what waits for it.
+const RELEASE_MECHANISMS: &[Mechanism] = &[
+    Mechanism::Advise,
+    Mechanism::LockMmap,
+    Mechanism::ShootdownWait,
+];
+
 /// Programs that call malloc_trim(3) themselves.
 pub(super) const MALLOC_TRIM: AdviceEntry = AdviceEntry {
     id: "malloc.trim",
     what: "the program has malloc_trim(3) give freed pages back, and faults them in again",
     seen_by: "madvise below malloc_trim",
-    mechanisms: &[
-        Mechanism::Advise,
-        Mechanism::LockMmap,
-        Mechanism::ShootdownWait,
-    ],
+    mechanisms: RELEASE_MECHANISMS,
     switch: "call it after rare large peaks, and not by a timer or after each request (Java: no -XX:TrimNativeHeapInterval); \
              no tunable of glibc stops it, and quell prove tries to drop the calls",
     why: "it looks at each free block of every arena and gives whole pages back whatever M_TRIM_THRESHOLD says: 7 to 11 ms a call \
@@ -37,11 +40,7 @@ pub(super) const HAPROXY_TRIM: AdviceEntry = AdviceEntry {
     id: "haproxy.trim",
     what: "HAProxy gives freed memory back by malloc_trim",
     seen_by: "madvise below trim_all_pools, or below malloc_trim that HAProxy calls",
-    mechanisms: &[
-        Mechanism::Advise,
-        Mechanism::LockMmap,
-        Mechanism::ShootdownWait,
-    ],
+    mechanisms: RELEASE_MECHANISMS,
     switch: "`no-memory-trimming` in the global section (2.4.15, 2.5 and later)",
     why: "a trim looks at every arena and can take long enough to stop a worker: threads of 128 stood still for 203 ms; without \
           it old and new processes take more memory together during a reload",
@@ -64,11 +63,7 @@ pub(super) const TCMALLOC_RELEASE: AdviceEntry = AdviceEntry {
     id: "tcmalloc.release",
     what: "the program has tcmalloc give its free memory back, span by span under the lock of its page heap",
     seen_by: "madvise below ReleaseFreeMemory or ReleaseToSystem of gperftools",
-    mechanisms: &[
-        Mechanism::Advise,
-        Mechanism::LockMmap,
-        Mechanism::ShootdownWait,
-    ],
+    mechanisms: RELEASE_MECHANISMS,
     switch: "call ReleaseToSystem with some MB at a time, or never; TCMALLOC_RELEASE_RATE has no say in it, \
              TCMALLOC_DISABLE_MEMORY_RELEASE=1 stops it, which quell prove tries",
     why: "each span is one madvise, and whoever needs memory waits for the lock: 2 GB took 0.09 to 0.18 s; a case did 2.5 times \
