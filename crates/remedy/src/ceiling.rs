@@ -36,6 +36,13 @@ impl RemedyCeiling {
         self.cpu < MIN_NOTICED_SHARE && self.wall < MIN_NOTICED_SHARE
     }
 
+    /// Between which shares of all CPU time it is, in 95 of 100 runs.
+    #[must_use]
+    pub fn cpu_between(&self) -> [f64; 2] {
+        self.ci95
+            .map(|ns| (self.cpu * ns as f64 / self.cpu_ns.max(1) as f64).min(1.0))
+    }
+
     /// With the time of another origin that the same change touches.
     #[must_use]
     pub(crate) fn with_origin(&self, other: &Self) -> Self {
@@ -85,6 +92,45 @@ impl SampleSum {
     fn add_part(&mut self, other: Self, part: f64) {
         self.samples += other.samples * part;
         self.blocked_ns += other.blocked_ns * part;
+    }
+}
+
+/// A share that was counted, and between which it lies in 95 of 100 cases.
+#[derive(Debug, Clone, Copy)]
+struct CountedShare {
+    likely: f64,
+    ci95: [f64; 2],
+}
+
+impl CountedShare {
+    const NONE: Self = Self {
+        likely: 0.0,
+        ci95: [0.0; 2],
+    };
+
+    /// `some` of `all` by chance (Wilson, "Probable inference, the law of succession, and statistical inference", 1927); nothing of
+    /// nothing.
+    fn of(some: f64, all: f64) -> Self {
+        const Z: f64 = 1.96;
+        if all <= 0.0 {
+            return Self::NONE;
+        }
+        let likely = (some / all).min(1.0);
+        let centre = likely + Z * Z / (2.0 * all);
+        let half = Z * (likely * (1.0 - likely) / all + Z * Z / (4.0 * all * all)).sqrt();
+        let scale = 1.0 + Z * Z / all;
+        let bound = |end: f64| (end / scale).clamp(0.0, 1.0);
+        Self {
+            likely,
+            ci95: [bound(centre - half), bound(centre + half)],
+        }
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self {
+            likely: self.likely * factor,
+            ci95: self.ci95.map(|end| end * factor),
+        }
     }
 }
 
@@ -208,8 +254,26 @@ impl OriginTime<'_> {
                 .any(|r| called_by(self.case, r) != CalledBy::Others)
     }
 
-    /// Samples and sleep of all that the change can touch, and the time of hits.
-    fn touched_time(&self, reach: f64) -> (SampleSum, f64) {
+    /// The part of all faults on anonymous memory that the change saves: those on memory that this origin gave back, as far as the
+    /// change reaches it. Few of the calls that give back are sampled, and so this part is the least certain of a ceiling.
+    fn part_saved(&self, reach: f64) -> CountedShare {
+        if !self.touches.again {
+            return CountedShare::NONE;
+        }
+        let given = self.touches.calls.iter().copied();
+        let given: Vec<_> = given.filter(|m| GIVES_BACK.contains(m)).collect();
+        let all = self.sum_rows(&GIVES_BACK).samples;
+        let share = if all > 0.0 {
+            CountedShare::of(self.reached_sum(&given).samples, all)
+        } else {
+            CountedShare::of(self.case.shootdowns() as f64, self.case.total as f64)
+                .times(self.part_reached())
+        };
+        share.times(self.part_again() * reach)
+    }
+
+    /// Samples and sleep of all that the change can touch, and the time of hits, if it saves this part of the faults.
+    fn touched_time(&self, reach: f64, saved: f64) -> (SampleSum, f64) {
         let touches = self.touches;
         let mut touched = SampleSum::default();
         touched.add_part(self.reached_sum(touches.calls), reach);
@@ -218,23 +282,13 @@ impl OriginTime<'_> {
             self.reached_sum(&[Mechanism::ShootdownWait]),
             of_calls * reach,
         );
-        let again = if touches.again {
-            let given = touches.calls.iter().copied();
-            let given: Vec<_> = given.filter(|m| GIVES_BACK.contains(m)).collect();
-            let its = self.reached_sum(&given).samples;
-            let all = self.sum_rows(&GIVES_BACK).samples;
-            let otherwise = self.of_shootdowns() * self.part_reached();
-            self.part_again() * part_or(its, all, otherwise) * reach
-        } else {
-            0.0
-        };
         for fault in ANON_FAULTS {
             let of_kind = match fault {
                 Mechanism::FaultEntry => self.part_anonymous(),
                 _ => 1.0,
             };
             let is_whole = touches.everywhere.contains(&fault) && self.is_everywhere();
-            let part = if is_whole { 1.0 } else { again };
+            let part = if is_whole { 1.0 } else { saved };
             touched.add_part(self.sum_rows(&[fault]), of_kind * part);
         }
         let others = touches
@@ -247,7 +301,7 @@ impl OriginTime<'_> {
         }
         touched.add_part(
             self.sum_rows(&[Mechanism::LockMmap]),
-            self.part_of_lock(again, reach),
+            self.part_of_lock(saved, reach),
         );
         let hits = self.spent.hits_ns as f64 * self.of_shootdowns() * reach;
         let hits = match touches.calls {
@@ -263,14 +317,14 @@ impl OriginTime<'_> {
     }
 
     /// The part of the waits for the lock of the address space while calls held it that the change can touch.
-    fn part_of_lock(&self, again: f64, reach: f64) -> f64 {
+    fn part_of_lock(&self, saved: f64, reach: f64) -> f64 {
         let holders = self.spent.account.holders.iter();
         let (mut touched, mut all) = (0.0, 0.0);
         for holder in holders.filter(|h| h.mechanism == Mechanism::LockMmap) {
             let ns = holder.blocked_ns as f64;
             all += ns;
             touched += match call_of(&holder.doing) {
-                Some(Mechanism::FaultAnon) => ns * again,
+                Some(Mechanism::FaultAnon) => ns * saved,
                 Some(call) if self.touches.calls.contains(&call) => {
                     ns * self.part_of(&[call]) * reach
                 }
@@ -294,15 +348,22 @@ pub(crate) fn origin_ceiling(
         spent,
         touches,
     };
-    let (touched, hits) = measure.touched_time(reach);
-    let summary = summary_of_samples(spent, touched.samples.round() as u64)?;
-    let hits = hits.round() as u64;
+    let saved = measure.part_saved(reach);
+    let summary_if = |saved: f64| {
+        let (touched, hits) = measure.touched_time(reach, saved);
+        let summary = summary_of_samples(spent, touched.samples.round() as u64)?;
+        Some((summary, touched, hits.round() as u64))
+    };
+    let (summary, touched, hits) = summary_if(saved.likely)?;
+    let (least, _, _) = summary_if(saved.ci95[0])?;
+    let (most, _, _) = summary_if(saved.ci95[1])?;
     let cpu_ns = summary.memory_cpu_ns + hits;
+    let ci95 = [least.memory_cpu_ci95[0], most.memory_cpu_ci95[1]].map(|ns| ns + hits);
     let blocked_ns = touched.blocked_ns.round() as u64;
     let share = |ns: u64, of: u64| part_or(ns as f64, of as f64, 0.0);
     Some(RemedyCeiling {
         cpu_ns,
-        ci95: summary.memory_cpu_ci95.map(|ns| ns + hits),
+        ci95,
         blocked_ns,
         cpu: share(cpu_ns, summary.cpu_ns),
         wall: share(cpu_ns + blocked_ns, spent.duration_ns),

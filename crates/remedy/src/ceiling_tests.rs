@@ -245,6 +245,25 @@ fn copies_in_use() {
     assert!(of_code("je_pages_unmap") > 0.3);
 }
 
+/// Check that the interval of a ceiling is wide where few calls that give memory back were sampled, and narrows with more of them.
+#[test]
+fn few_samples_say_little() {
+    let width = |calls: u64| {
+        let rows = [
+            (Mechanism::FaultAnon, "work", "app", "", 300),
+            (Mechanism::Unmap, "work", "app", "free (libc.so.6)", calls),
+            (Mechanism::Unmap, "work", "app", "", calls),
+        ];
+        let proposal = proposed(&[libc()], &seen(&[], &rows));
+        let ceiling = of(&proposal, "glibc.keep").unwrap().ceiling.unwrap();
+        let [low, high] = ceiling.cpu_between();
+        assert!(low < ceiling.cpu && ceiling.cpu < high, "{ceiling:?}");
+        (high - low) / ceiling.cpu
+    };
+    assert!(width(2) > 1.2, "{}", width(2));
+    assert!(width(200) < 0.5, "{}", width(200));
+}
+
 /// Check that a file with two allocators and no name to tell them apart is neither's.
 #[test]
 fn copies_without_a_name() {

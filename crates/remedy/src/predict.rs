@@ -51,17 +51,18 @@ fn read_gains(text: &str) -> Vec<MeasuredGain> {
     lines.skip(1).filter_map(row).collect()
 }
 
-/// Predicts the change of CPU time for a remedy with this ceiling, a share of CPU time, from the least to the most: -0.2 is a fifth
-/// less. None where too few rows were measured, or where there is no ceiling.
+/// Predicts the change of CPU time for a remedy with this ceiling, a share of CPU time that lies between the two others, from the
+/// least to the most: -0.2 is a fifth less. None where too few rows were measured, or where there is no ceiling.
 #[must_use]
-pub fn predict_change(remedy: &str, ceiling: f64) -> Option<[f64; 2]> {
-    predict_from(MEASURED_GAINS.iter(), remedy, ceiling)
+pub fn predict_change(remedy: &str, ceiling: f64, between: [f64; 2]) -> Option<[f64; 2]> {
+    predict_from(MEASURED_GAINS.iter(), remedy, ceiling, between)
 }
 
 fn predict_from<'r>(
     rows: impl Iterator<Item = &'r MeasuredGain>,
     remedy: &str,
     ceiling: f64,
+    between: [f64; 2],
 ) -> Option<[f64; 2]> {
     if ceiling <= 0.0 {
         return None;
@@ -76,8 +77,12 @@ fn predict_from<'r>(
     let won = || nearest.iter().map(|r| r.won_share());
     let least = won().fold(f64::INFINITY, f64::min);
     let most = won().fold(f64::NEG_INFINITY, f64::max);
-    // CPU time can't fall by more than all of it.
-    Some([(-most * ceiling).max(-1.0), -least * ceiling])
+    // At whichever end of the ceiling more is won or lost; and CPU time can't fall by more than all of it.
+    let [low, high] = between;
+    Some([
+        (-most * low).min(-most * high).max(-1.0),
+        (-least * low).max(-least * high),
+    ])
 }
 
 #[cfg(test)]
@@ -106,7 +111,9 @@ mod tests {
     fn intervals_hold_what_was_left_out() {
         let holds = |left: &MeasuredGain| {
             let others = MEASURED_GAINS.iter().filter(|r| r.program != left.program);
-            let [low, high] = predict_from(others, &left.remedy, left.ceiling).unwrap();
+            let between = [left.ceiling; 2];
+            let predicted = predict_from(others, &left.remedy, left.ceiling, between);
+            let [low, high] = predicted.unwrap();
             (low..=high).contains(&left.change)
         };
         let missed: Vec<_> = MEASURED_GAINS.iter().filter(|r| !holds(r)).collect();
@@ -123,8 +130,8 @@ mod tests {
         );
     }
 
-    /// Check that a change of which losses were measured is predicted to lose too, that rows of the same remedy come first, and
-    /// that without enough rows nothing is predicted.
+    /// Check that a change of which losses were measured is predicted to lose too, that rows of the same remedy come first, that a
+    /// ceiling which is less certain makes the interval wider, and that without enough rows nothing is predicted.
     #[test]
     fn losses_are_allowed() {
         let row = |remedy: &str, ceiling: f64, change: f64| MeasuredGain {
@@ -136,13 +143,19 @@ mod tests {
         let mut table: Vec<_> = (0..NEAREST_ROWS)
             .map(|i| row("other", 0.2, -0.01 * i as f64))
             .collect();
-        let of = |table: &[MeasuredGain]| predict_from(table.iter(), "one", 0.4);
+        let between = |table: &[MeasuredGain], ends| predict_from(table.iter(), "one", 0.4, ends);
+        let of = |table: &[MeasuredGain]| between(table, [0.4; 2]);
         let [low, high] = of(&table).unwrap();
         assert!((low - -0.36).abs() < 1e-9 && high.abs() < 1e-9);
         table.push(row("one", 0.01, 0.01));
         let [_, high] = of(&table).unwrap();
         assert!((high - 0.4).abs() < 1e-9, "{high}");
         assert_eq!(of(&table[..NEAREST_ROWS - 1]), None);
-        assert_eq!(predict_from(table.iter(), "one", 0.0), None);
+        let [low, high] = between(&table, [0.2, 0.5]).unwrap();
+        assert!(
+            (low - -0.425).abs() < 1e-9 && (high - 0.5).abs() < 1e-9,
+            "{low} {high}"
+        );
+        assert_eq!(predict_from(table.iter(), "one", 0.0, [0.0; 2]), None);
     }
 }

@@ -80,6 +80,9 @@ pub struct Remedy {
     pub touches: Touches,
     /// With this text in a variable that it sets, these mechanisms are touched everywhere too.
     pub everywhere_with: Option<(&'static str, &'static [Mechanism])>,
+    /// Whether it also wins time that is no memory management, such as a collector's own: the account has no ceiling of that, and so
+    /// the gain is not predicted.
+    pub wins_beyond_account: bool,
     /// Whether it needs the preload library. Settings are preferred.
     pub preloads: bool,
     /// Whether it may win time where there are next to no shootdowns: few remedies by the library do.
@@ -97,6 +100,7 @@ impl Remedy {
         source: "",
         touches: Touches::NOTHING,
         everywhere_with: None,
+        wins_beyond_account: false,
         preloads: false,
         helps_without_shootdowns: true,
         consider: |_| None,

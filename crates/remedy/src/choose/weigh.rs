@@ -40,8 +40,12 @@ impl WeighedChange {
         if planned.touches.is_empty() {
             planned.touches = self.touches;
         }
-        let ceiling = planned.ceiling;
-        let predicted = ceiling.and_then(|c| predict_change(&planned.remedy, c.cpu));
+        let is_predictable = !crate::ALL_REMEDIES
+            .iter()
+            .any(|r| r.id == planned.remedy && r.wins_beyond_account);
+        let ceiling = planned.ceiling.filter(|_| is_predictable);
+        let predicted =
+            ceiling.and_then(|c| predict_change(&planned.remedy, c.cpu, c.cpu_between()));
         planned.predicted = predicted.map(|change| change.map(round_permille));
     }
 }

@@ -20,6 +20,7 @@ pub(super) const GOGC: Remedy = Remedy {
         "fewer collections leave fewer free pages to give back and to fault in again; the collector's own time comes on top and is no part of it",
     ),
     consider: consider_gogc,
+    wins_beyond_account: true,
     ..Remedy::BY_SETTING
 };
 

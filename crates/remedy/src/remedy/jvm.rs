@@ -39,6 +39,7 @@ pub(super) const FIXED_HEAP: Remedy = Remedy {
         ],
     )),
     consider: consider_fixed_heap,
+    wins_beyond_account: true,
     ..Remedy::BY_SETTING
 };
 
@@ -167,6 +168,7 @@ pub(super) const PARALLEL_COLLECTOR: Remedy = Remedy {
             )
         })
     },
+    wins_beyond_account: true,
     ..Remedy::BY_SETTING
 };
 

@@ -24,6 +24,7 @@ pub(super) const SEMI_SPACE: Remedy = Remedy {
         "the young generation is collected less often, and its pages stay meanwhile; the collector's own time is no part of it",
     ),
     consider: consider_semi_space,
+    wins_beyond_account: true,
     ..Remedy::BY_SETTING
 };
 
