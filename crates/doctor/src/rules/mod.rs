@@ -4,6 +4,7 @@
 mod fixture;
 mod machine;
 mod memory;
+mod prelude;
 mod process;
 
 use crate::rule::AuditRule;

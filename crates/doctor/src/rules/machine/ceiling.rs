@@ -1,10 +1,6 @@
 //! CPU-CEILING: from how many pages on everything is flushed.
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const CEILING_FILE: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
 /// arch/x86/mm/tlb.c.

@@ -1,15 +1,8 @@
 //! CG-CPUSET: pages move when the nodes of its cgroup are changed.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::{Fix, shell_argument};
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
-
 use crate::cgroup::ControllerCgroup;
+use crate::fix::shell_argument;
+use crate::rules::prelude::*;
 
 use super::common::cpu_list;
 

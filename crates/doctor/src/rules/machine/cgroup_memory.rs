@@ -1,16 +1,9 @@
 //! CG-MEM: the memory of its cgroup is limited, and the limit was reached.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::{Fix, shell_argument};
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
-
 use crate::cgroup::ControllerCgroup;
+use crate::fix::shell_argument;
 use crate::memory_limits::{CgroupLimit, LIMIT_REACHED_COUNTER, read_limits};
+use crate::rules::prelude::*;
 
 pub(super) const CG_MEM: AuditRule = AuditRule {
     id: "CG-MEM",

@@ -1,10 +1,6 @@
 //! SYS-CLOCK: reading the clock takes a system call.
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const CURRENT_CLOCK_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const AVAILABLE_CLOCKS_FILE: &str =

@@ -1,11 +1,6 @@
 //! Lists and masks of CPUs, and flags of the processor, for the rules about the machine.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::FileReading;
-use crate::rule::CheckResult;
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 pub(super) const ISOLATED_CPUS_FILE: &str = "/sys/devices/system/cpu/isolated";
 pub(super) const NOHZ_FULL_FILE: &str = "/sys/devices/system/cpu/nohz_full";

@@ -2,12 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::rules::prelude::*;
 use crate::sysctl_files::{SYSCTL_FOLDERS, SysctlAssignment, read_assignments};
-use crate::system_view::SystemView;
 
 const TUNED_PROFILE_FILE: &str = "/etc/tuned/active_profile";
 

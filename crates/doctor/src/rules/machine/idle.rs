@@ -1,10 +1,6 @@
 //! CPU-IDLE: idle CPUs that sleep deeply.
 
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{kernel_parameter, online_cpus};
 
@@ -101,7 +97,7 @@ fn check_sleep_states(look: &SystemView<'_>, driver: &str) -> CheckResult {
 }
 
 fn deep_sleep_hazard(look: &SystemView<'_>, driver: &str, deep: &[u32], hot: bool) -> CheckResult {
-    let which = quell_host::cpus::text(deep);
+    let which = cpus::text(deep);
     let mut checked = CheckResult::hazard(format!(
         "CPUs {which} may sleep so that they take more than {MAX_SHALLOW_WAKE_UP_US} µs to wake up ({driver})"
     ));

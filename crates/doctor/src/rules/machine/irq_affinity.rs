@@ -1,12 +1,6 @@
 //! IRQ-AFF: devices interrupt hot CPUs.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{
     check_hot_cpus, cpu_list, cpu_mask_text, cpus_without, online_cpus, parse_cpu_mask,

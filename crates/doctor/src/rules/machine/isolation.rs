@@ -1,12 +1,6 @@
 //! CPU-ISO: hot CPUs that the kernel still uses for its own work.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{
     ISOLATED_CPUS_FILE, NOHZ_FULL_FILE, check_hot_cpus, cpu_list, cpus_without, kernel_parameter,

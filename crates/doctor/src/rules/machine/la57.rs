@@ -1,9 +1,6 @@
 //! CPU-LA57: page tables of five levels.
 
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{X86Flag, read_x86_flag};
 

@@ -1,10 +1,6 @@
 //! SYS-MCE: each CPU looks for corrected errors of the hardware.
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 // each CPU has such files, and all of them show the same (Documentation/ABI/testing/sysfs-mce)
 const CHECK_INTERVAL_FILE: &str = "/sys/devices/system/machinecheck/machinecheck0/check_interval";

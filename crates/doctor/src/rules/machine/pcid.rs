@@ -1,9 +1,6 @@
 //! CPU-PCID: TLB entries without the number of their address space.
 
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{X86Flag, kernel_parameter, read_x86_flag};
 

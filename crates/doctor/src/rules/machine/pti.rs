@@ -1,9 +1,6 @@
 //! CPU-PTI: page tables of their own for the kernel.
 
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{X86Flag, read_x86_flag};
 

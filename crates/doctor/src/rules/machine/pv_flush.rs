@@ -2,10 +2,7 @@
 
 use quell_host::flush::{Silent, without_interrupts};
 
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::kernel_parameter;
 

@@ -1,12 +1,6 @@
 //! SYS-RT: threads of real-time priority are paused.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{kernel_config, kernel_version};
 

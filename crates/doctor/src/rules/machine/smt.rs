@@ -1,12 +1,6 @@
 //! CPU-SMT: a hot CPU shares its core with another one.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{check_hot_cpus, cpus_without};
 

@@ -1,10 +1,7 @@
 //! VM-STEAL: the host takes CPUs away.
 
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
+use crate::rules::prelude::*;
 use crate::rules::why_no_growth;
-use crate::system_view::SystemView;
 
 const STEAL_COUNTER: &str = "cpu.steal";
 /// Time of all CPUs, whatever they did.

@@ -1,10 +1,6 @@
 //! SYS-TIMER: timers of other CPUs.
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const TIMER_MIGRATION_SYSCTL: &str = "kernel.timer_migration";
 const TIMER_MIGRATION_FILE: &str = "/proc/sys/kernel/timer_migration";

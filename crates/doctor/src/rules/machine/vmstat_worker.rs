@@ -1,10 +1,6 @@
 //! SYS-STAT: counters of memory are gathered often.
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{ISOLATED_CPUS_FILE, NOHZ_FULL_FILE, cpu_list, cpus_without, kernel_version};
 

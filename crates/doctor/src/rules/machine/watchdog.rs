@@ -1,12 +1,6 @@
 //! SYS-WDOG: the kernel watches each CPU for lock-ups.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{cpu_list, cpus_without, online_cpus};
 

@@ -1,12 +1,6 @@
 //! WQ-MASK: the kernel's workers may run on hot CPUs.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{check_hot_cpus, cpu_mask_text, cpus_without, parse_cpu_mask};
 

@@ -1,10 +1,8 @@
 //! SYS-BALLOON: the host takes memory back from this machine.
 
+use crate::rules::prelude::*;
+
 use super::common;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 /// Pages taken (virtio, VMware), and pages the host has now (any host, from 6.16).
 const BALLOON_COUNTERS: [&str; 2] = ["balloon_inflate", "nr_balloon_pages"];

@@ -1,11 +1,7 @@
 //! Counters, nodes and the settings of transparent huge pages, for the rules about memory.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::FileReading;
 pub(super) use crate::rules::THP_ENABLED_FILE;
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 /// The setting of huge pages for memory that is shared.
 pub(super) const THP_SHMEM_FILE: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";

@@ -1,12 +1,6 @@
 //! SYS-COMPACT: memory is compacted before anybody asks for it.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const COMPACTION_SYSCTL: &str = "vm.compaction_proactiveness";
 const COMPACTION_FILE: &str = "/proc/sys/vm/compaction_proactiveness";

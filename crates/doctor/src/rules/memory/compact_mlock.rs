@@ -1,13 +1,8 @@
 //! SYS-COMPACT-MLOCK: compaction moves locked pages too.
 
-use quell_event::Cause;
+use crate::rules::prelude::*;
 
 use super::common;
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const UNEVICTABLE_SYSCTL: &str = "vm.compact_unevictable_allowed";
 const UNEVICTABLE_FILE: &str = "/proc/sys/vm/compact_unevictable_allowed";

@@ -1,12 +1,6 @@
 //! SYS-DAMON: the kernel watches which memory is used, and acts on it.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const KDAMONDS_FOLDER: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 const MODULES_FOLDER: &str = "/sys/module";

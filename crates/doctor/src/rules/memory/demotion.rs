@@ -1,14 +1,8 @@
 //! SYS-DEMOTE: reclaim moves pages to slower memory.
 
-use quell_event::Cause;
-use quell_host::cpus;
+use crate::rules::prelude::*;
 
 use super::common;
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const MEMORY_TIERS_FOLDER: &str = "/sys/devices/virtual/memory_tiering";
 const NODES_WITH_CPUS_FILE: &str = "/sys/devices/system/node/has_cpu";

@@ -1,11 +1,8 @@
 //! SYS-HUGEPOOL: huge pages are taken from the free memory of a running machine.
 
+use crate::rules::prelude::*;
+
 use super::common;
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const POOLS_FOLDER: &str = "/sys/kernel/mm/hugepages";
 /// Every kernel with pools has it.

@@ -1,13 +1,8 @@
 //! SYS-KHUGE: khugepaged collapses pages.
 
-use quell_event::Cause;
+use crate::rules::prelude::*;
 
 use super::common;
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const COLLAPSE_COUNTER: &str = "khugepaged.pages_collapsed";
 const COLLAPSED_FILE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed";

@@ -1,12 +1,6 @@
 //! SYS-KSM: pages with the same content are merged.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const KSM_RUN_FILE: &str = "/sys/kernel/mm/ksm/run";
 

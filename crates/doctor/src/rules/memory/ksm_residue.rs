@@ -1,10 +1,6 @@
 //! SYS-KSM-RESIDUE: merging was stopped, and what it merged stays so.
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const KSM_RUN_FILE: &str = "/sys/kernel/mm/ksm/run";
 /// Merged pages, their other users, and those that became the zero page (from 6.6).

@@ -1,13 +1,8 @@
 //! SYS-LUF: a kernel that can defer the flushes of reclaim and demotion, and doesn't.
 
-use super::common;
-use quell_event::Cause;
+use crate::rules::prelude::*;
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use super::common;
 
 const LUF_MAX_FILE: &str = "/proc/sys/vm/luf_max";
 const LUF_STALE_FILE: &str = "/proc/sys/vm/luf_stale_ms";

@@ -1,9 +1,6 @@
 //! SYS-MGLRU: reclaim walks the page tables of programs.
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const LRU_GEN_FILE: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// Bits of the setting (Documentation/admin-guide/mm/multigen_lru.rst): it is on, and walks page tables.

@@ -1,13 +1,8 @@
 //! SYS-MTHP: huge pages of smaller sizes for every program.
 
-use quell_event::Cause;
+use crate::rules::prelude::*;
 
 use super::common::{self, THP_ENABLED_FILE};
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const PMD_SIZE_FILE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 

@@ -1,13 +1,8 @@
 //! SYS-NUMABAL: the kernel moves pages after the threads that use them.
 
-use quell_event::Cause;
+use crate::rules::prelude::*;
 
 use super::common;
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const NUMA_BALANCING_SYSCTL: &str = "kernel.numa_balancing";
 const NUMA_BALANCING_FILE: &str = "/proc/sys/kernel/numa_balancing";

@@ -1,11 +1,6 @@
 //! SYS-NUMAD: a daemon moves programs between nodes.
 
-use quell_event::Cause;
-
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const NUMAD_COMM: &str = "numad";
 

@@ -1,12 +1,6 @@
 //! SYS-SWAP: memory of programs can be swapped out.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const SWAPS_FILE: &str = "/proc/swaps";
 const ZSWAP_FILE: &str = "/sys/module/zswap/parameters/enabled";

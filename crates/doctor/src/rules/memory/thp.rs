@@ -1,13 +1,7 @@
 //! SYS-THP: huge pages for every program, asked or not.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
 use crate::rules::THP_ENABLED_FILE;
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 pub(super) const SYS_THP: AuditRule = AuditRule {
     id: "SYS-THP",

@@ -1,13 +1,8 @@
 //! SYS-THP-DEFRAG: a page fault makes room for a huge page.
 
-use quell_event::Cause;
+use crate::rules::prelude::*;
 
 use super::common;
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const THP_DEFRAG_FILE: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
 

@@ -1,13 +1,8 @@
 //! SYS-THP-SHMEM: huge pages for shared memory.
 
-use quell_event::Cause;
+use crate::rules::prelude::*;
 
 use super::common::{self, THP_SHMEM_FILE};
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const MOUNTS_FILE: &str = "/proc/self/mounts";
 

@@ -1,12 +1,6 @@
 //! SYS-THP-SHRINK: huge pages that are mostly empty are split.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const SHRINK_UNDERUSED_FILE: &str = "/sys/kernel/mm/transparent_hugepage/shrink_underused";
 const MAX_PTES_NONE_FILE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";

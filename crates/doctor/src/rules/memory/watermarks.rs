@@ -1,13 +1,8 @@
 //! SYS-WMARK: programs reclaim memory themselves, or kswapd more than it must.
 
-use quell_event::Cause;
+use crate::rules::prelude::*;
 
 use super::common;
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const BOOST_SYSCTL: &str = "vm.watermark_boost_factor";
 const BOOST_FILE: &str = "/proc/sys/vm/watermark_boost_factor";

@@ -1,11 +1,6 @@
 //! SYS-WB: much dirty memory gathers before it is written.
 
-use quell_event::Cause;
-
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const BACKGROUND_SYSCTL: &str = "vm.dirty_background_ratio";
 const RATIO_SYSCTL: &str = "vm.dirty_ratio";

@@ -1,10 +1,6 @@
 //! SYS-ZRECLAIM: a node's memory is reclaimed before another node's is used.
 
-use crate::file_value::FileValue;
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 const ZONE_RECLAIM_SYSCTL: &str = "vm.zone_reclaim_mode";
 const ZONE_RECLAIM_FILE: &str = "/proc/sys/vm/zone_reclaim_mode";

@@ -1,13 +1,6 @@
 //! PROC-BLAST: threads that nobody is to disturb share an address space with others.
 
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 pub(super) const PROC_BLAST: AuditRule = AuditRule {
     id: "PROC-BLAST",

@@ -3,16 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use quell_host::under;
-use quell_remedy::{Evidence, FoundSoftware, Recognised, SoftwareKind};
+use quell_remedy::{Evidence, Recognised};
 
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, FindingStatus, Severity};
-use crate::fix::Fix;
+use crate::finding::FindingStatus;
 use crate::judged_allocators::JudgedAllocators;
-use crate::process::AuditedProcess;
-use crate::rule::CheckResult;
 use crate::rules;
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 /// Said where smaps, maps or numa_maps can't be read.
 pub(super) const MAPPINGS_UNREADABLE: &str =

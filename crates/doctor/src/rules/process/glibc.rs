@@ -1,12 +1,6 @@
 //! ALLOC-GLIBC: glibc's malloc gives memory back.
 
-use quell_event::Cause;
-use quell_remedy::{FoundSoftware, SoftwareKind};
-
-use crate::finding::{FileReading, Severity};
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{self, AllocatorInputs, StartEnvironment};
 
@@ -200,7 +194,7 @@ mod tests {
         assert_eq!(with((2, 38, 0), &env).status, Some(FindingStatus::Ok));
         let new = with((2, 39, 0), &env);
         assert_eq!(new.status, Some(FindingStatus::Hazard));
-        assert_eq!(new.fixes, [crate::fix::Fix::set_variable(TUNABLES, KEPT)]);
+        assert_eq!(new.fixes, [Fix::set_variable(TUNABLES, KEPT)]);
         assert_eq!(readable_tunables("a=b=c"), "");
         assert_eq!(readable_tunables("a:b=c:"), "a:b=c:");
     }

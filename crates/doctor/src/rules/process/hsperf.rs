@@ -1,12 +1,7 @@
 //! PROC-HSPERF: a Java virtual machine keeps its counters in a file on a disk.
 
-use quell_event::Cause;
-
-use crate::finding::{FileReading, Severity};
-use crate::process::AuditedProcess;
 use crate::process::SharedFileMapping;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{self, MAPPINGS_UNREADABLE};
 

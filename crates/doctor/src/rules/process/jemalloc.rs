@@ -1,12 +1,6 @@
 //! ALLOC-JE: jemalloc gives memory back after a while.
 
-use quell_event::Cause;
-use quell_remedy::{FoundSoftware, SoftwareKind};
-
-use crate::finding::Severity;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{self, AllocatorInputs};
 use super::jemalloc_conf::{JemallocSettings, given_conf, with_wanted_conf};

@@ -1,12 +1,6 @@
 //! ALLOC-JE-CONF: settings that jemalloc does not read.
 
-use quell_remedy::{FoundSoftware, SoftwareKind};
-
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{self, AllocatorInputs};
 

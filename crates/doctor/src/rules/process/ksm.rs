@@ -1,13 +1,6 @@
 //! PROC-KSM: the process lets ksmd merge its pages.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::MAPPINGS_UNREADABLE;
 

@@ -1,13 +1,6 @@
 //! PROC-LAZYFREE: memory that the process gave back, and that is taken when somebody needs it.
 
-use quell_event::Cause;
-use quell_remedy::SoftwareKind;
-
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common;
 use super::jemalloc_conf;

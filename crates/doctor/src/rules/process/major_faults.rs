@@ -1,11 +1,8 @@
 //! PROC-MAJFLT: page faults of the process wait for a disk.
 
+use crate::rules::prelude::*;
+
 use super::common::why_no_second_reading;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const MAJOR_FAULTS_COUNTER: &str = "process.major_faults";
 

@@ -1,13 +1,6 @@
 //! ALLOC-MI: mimalloc gives memory back.
 
-use quell_event::Cause;
-use quell_remedy::{FoundSoftware, SoftwareKind};
-
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::{self, AllocatorInputs, StartEnvironment};
 

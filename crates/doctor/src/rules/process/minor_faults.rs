@@ -1,11 +1,8 @@
 //! PROC-MINFLT: the process still takes page faults.
 
+use crate::rules::prelude::*;
+
 use super::common::why_no_second_reading;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
 
 const MINOR_FAULTS_COUNTER: &str = "process.minor_faults";
 

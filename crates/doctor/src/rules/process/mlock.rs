@@ -1,12 +1,6 @@
 //! PROC-MLOCK: memory of the process is not locked.
 
-use quell_event::Cause;
-
-use crate::finding::Severity;
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 pub(super) const PROC_MLOCK: AuditRule = AuditRule {
     id: "PROC-MLOCK",

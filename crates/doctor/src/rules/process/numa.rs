@@ -2,15 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quell_event::Cause;
-use quell_host::cpus;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::MAPPINGS_UNREADABLE;
 

@@ -1,14 +1,7 @@
 //! PROC-THP: the process has transparent huge pages, or may get them.
 
-use quell_event::Cause;
-
-use crate::file_value::FileValue;
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
 use crate::rules::THP_ENABLED_FILE;
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::MAPPINGS_UNREADABLE;
 

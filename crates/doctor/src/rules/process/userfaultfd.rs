@@ -1,12 +1,6 @@
 //! PROC-UFFD: page faults of the process are handled by a program.
 
-use quell_event::Cause;
-
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::AuditedProcess;
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::rules::prelude::*;
 
 use super::common::MAPPINGS_UNREADABLE;
 

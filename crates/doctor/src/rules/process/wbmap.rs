@@ -1,12 +1,7 @@
 //! PROC-WBMAP: the process writes to mapped files that a disk lies behind.
 
-use quell_event::Cause;
-
-use crate::finding::{FileReading, Severity};
-use crate::fix::Fix;
-use crate::process::{AuditedProcess, SharedFileMapping};
-use crate::rule::{AuditRule, CheckResult, RuleCheck};
-use crate::system_view::SystemView;
+use crate::process::SharedFileMapping;
+use crate::rules::prelude::*;
 
 use super::common::MAPPINGS_UNREADABLE;
 
