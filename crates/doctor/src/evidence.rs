@@ -55,8 +55,7 @@ impl CounterReadings {
     }
 
     /// One of them.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<u64> {
+    pub(crate) fn get(&self, name: &str) -> Option<u64> {
         self.by_name.get(name).copied()
     }
 }
@@ -102,21 +101,18 @@ impl HarmEvidence {
     }
 
     /// How much a counter has grown, if somebody looked twice.
-    #[must_use]
-    pub fn growth_of(&self, counter: &str) -> Option<u64> {
+    pub(crate) fn growth_of(&self, counter: &str) -> Option<u64> {
         self.counter_growth.as_ref()?.get(counter).copied()
     }
 
     /// How many shootdowns of these causes there were, if somebody counted.
-    #[must_use]
-    pub fn shootdowns_by(&self, causes: &[Cause]) -> Option<u64> {
+    pub(crate) fn shootdowns_by(&self, causes: &[Cause]) -> Option<u64> {
         let counted = self.shootdowns_by_cause.as_ref()?;
         Some(causes.iter().filter_map(|c| counted.get(c)).sum())
     }
 
     /// The same of the process that is looked at, if somebody counted.
-    #[must_use]
-    pub fn process_shootdowns_by(&self, causes: &[Cause]) -> Option<u64> {
+    pub(crate) fn process_shootdowns_by(&self, causes: &[Cause]) -> Option<u64> {
         let counted = self
             .process_shootdowns
             .as_ref()

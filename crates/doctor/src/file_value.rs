@@ -25,14 +25,12 @@ impl FileValue {
     }
 
     /// The text as a number.
-    #[must_use]
-    pub fn number(&self) -> Option<i64> {
+    pub(crate) fn number(&self) -> Option<i64> {
         self.text()?.trim().parse().ok()
     }
 
     /// The word in brackets, of a file that lists its choices: `always [madvise] never`.
-    #[must_use]
-    pub fn chosen_word(&self) -> Option<&str> {
+    pub(crate) fn chosen_word(&self) -> Option<&str> {
         let text = self.text()?;
         let (_, rest) = text.split_once('[')?;
         Some(rest.split_once(']')?.0)

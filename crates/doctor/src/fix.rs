@@ -62,8 +62,7 @@ impl Fix {
     }
 
     /// The command that makes the change now, as root.
-    #[must_use]
-    pub fn command_now(&self) -> Option<String> {
+    pub(crate) fn command_now(&self) -> Option<String> {
         Some(match self {
             Self::Sysctl { name, value } => format!("sysctl -w {name}={}", shell_argument(value)),
             Self::Write { path, value } => format!("echo {} > {path}", shell_argument(value)),
@@ -76,8 +75,7 @@ impl Fix {
     }
 
     /// Where the change goes so that it lasts, with the line that stands there.
-    #[must_use]
-    pub fn lasting_text(&self) -> Option<String> {
+    pub(crate) fn lasting_text(&self) -> Option<String> {
         Some(match self {
             Self::Sysctl { name, value } => format!("sysctl.d: {name} = {value}"),
             Self::Write { path, value } => format!("tmpfiles.d: w {path} - - - - {value}"),
@@ -91,8 +89,7 @@ impl Fix {
     }
 
     /// The file that is written and its new value, where the change is one of a file.
-    #[must_use]
-    pub fn file_and_value(&self) -> Option<(String, &str)> {
+    pub(crate) fn file_and_value(&self) -> Option<(String, &str)> {
         match self {
             Self::Sysctl { name, value } => {
                 Some((format!("/proc/sys/{}", name.replace('.', "/")), value))

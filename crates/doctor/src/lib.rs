@@ -33,7 +33,7 @@ pub use evidence::{CounterReadings, HarmEvidence};
 pub use file_value::FileValue;
 pub use finding::{FileReading, Finding, FindingStatus, Harm, Severity};
 pub use fix::Fix;
-pub use process::{AuditedProcess, SharedFileMapping};
+pub use process::AuditedProcess;
 pub use profile::WorkloadProfile;
 pub use rule::{AuditRule, CheckResult, RuleCheck};
 pub use system_files::SystemFiles;
@@ -51,7 +51,7 @@ pub fn all_rules() -> Vec<&'static AuditRule> {
 pub fn audit_system(look: &SystemView<'_>, wanted: impl Fn(&AuditRule) -> bool) -> Vec<Finding> {
     let rules = rules::all_rules().filter(|rule| wanted(rule));
     let asked = rules.filter_map(|rule| rule.ask_rule(look)).collect();
-    let mut findings = harm::attribute_harm(asked, look.evidence());
+    let mut findings = harm::attribute_harm(asked, look.evidence);
     findings.sort_by(|a, b| b.sort_key().cmp(&a.sort_key()).then(a.rule.cmp(b.rule)));
     findings
 }

@@ -30,11 +30,11 @@ const NEVER_WRITTEN_BACK: [(i64, &str); 12] = [
 
 /// A shared, writable mapping of a file, and whether a disk lies behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedFileMapping {
+pub(crate) struct SharedFileMapping {
     /// The file.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Whether its pages are written back to a disk; `None` if the file system could not be asked.
-    pub written_back: Option<bool>,
+    pub(crate) written_back: Option<bool>,
 }
 
 impl SharedFileMapping {
@@ -69,14 +69,12 @@ impl AuditedProcess {
     }
 
     /// Its number.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
     /// Its name; empty if it has ended.
-    #[must_use]
-    pub fn comm(&self) -> String {
+    pub(crate) fn comm(&self) -> String {
         self.proc.comm(self.pid).unwrap_or_default()
     }
 
@@ -87,14 +85,12 @@ impl AuditedProcess {
     }
 
     /// The path of one of its files, for the report.
-    #[must_use]
-    pub fn proc_path(&self, name: &str) -> String {
+    pub(crate) fn proc_path(&self, name: &str) -> String {
         format!("/proc/{}/{name}", self.pid)
     }
 
     /// One of its files.
-    #[must_use]
-    pub fn file(&self, name: &str) -> FileValue {
+    pub(crate) fn file(&self, name: &str) -> FileValue {
         match std::fs::read(self.proc.file(self.pid, name)) {
             Ok(bytes) => FileValue::Text(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
             Err(err)
@@ -107,8 +103,7 @@ impl AuditedProcess {
     }
 
     /// A line of its status, without the name, with the part that goes into the finding.
-    #[must_use]
-    pub fn status_field(&self, field: &str) -> (Option<String>, FileReading) {
+    pub(crate) fn status_field(&self, field: &str) -> (Option<String>, FileReading) {
         let status = self.file("status");
         let line = status.text().and_then(|text| {
             let mut lines = text.lines();
@@ -120,16 +115,14 @@ impl AuditedProcess {
     }
 
     /// A line of its status in kB, as bytes.
-    #[must_use]
-    pub fn status_field_bytes(&self, field: &str) -> (Option<u64>, FileReading) {
+    pub(crate) fn status_field_bytes(&self, field: &str) -> (Option<u64>, FileReading) {
         let (line, read) = self.status_field(field);
         let kb = line.and_then(|l| l.strip_suffix(" kB")?.trim().parse::<u64>().ok());
         (kb.map(|kb| kb * 1024), read)
     }
 
     /// A sum of its smaps_rollup, bytes.
-    #[must_use]
-    pub fn rollup_bytes(&self, field: &str) -> (Option<u64>, FileReading) {
+    pub(crate) fn rollup_bytes(&self, field: &str) -> (Option<u64>, FileReading) {
         let rollup = self.rollup.get_or_init(|| self.file("smaps_rollup"));
         let kb = rollup.text().and_then(|text| {
             let mut lines = text.lines();
@@ -142,8 +135,7 @@ impl AuditedProcess {
     }
 
     /// How many of its mappings have a flag of VmFlags (proc_pid_smaps(5)), such as `mg`; `None` if they can't be read.
-    #[must_use]
-    pub fn count_flagged(&self, flags: &[&str]) -> Option<usize> {
+    pub(crate) fn count_flagged(&self, flags: &[&str]) -> Option<usize> {
         let smaps = self.smaps.get_or_init(|| self.file("smaps"));
         let lines = smaps
             .text()?
@@ -154,8 +146,7 @@ impl AuditedProcess {
     }
 
     /// Its mappings; `None` if they can't be read.
-    #[must_use]
-    pub fn mappings(&self) -> Option<Vec<Mapping>> {
+    pub(crate) fn mappings(&self) -> Option<Vec<Mapping>> {
         let path = under(&self.root, Path::new(&self.proc_path("maps")));
         let text = std::fs::read(path).ok()?;
         Some(maps::parse(&text))
@@ -163,8 +154,7 @@ impl AuditedProcess {
 
     /// Its shared, writable mappings of files: asked of the mapping itself, for a path may name another file
     /// by now, or one in another mount namespace.
-    #[must_use]
-    pub fn shared_file_mappings(&self) -> Option<Vec<SharedFileMapping>> {
+    pub(crate) fn shared_file_mappings(&self) -> Option<Vec<SharedFileMapping>> {
         let written = |m: &&Mapping| m.perms.shared && m.perms.write && m.is_file();
         let maps = self.mappings()?;
         let found = maps.iter().filter(written).map(|m| {
@@ -183,16 +173,14 @@ impl AuditedProcess {
     }
 
     /// A variable of the environment that it was started with. `None` if that can't be read.
-    #[must_use]
-    pub fn start_variable(&self, name: &str) -> Option<Option<String>> {
+    pub(crate) fn start_variable(&self, name: &str) -> Option<Option<String>> {
         let environ = self.proc.environ(self.pid).ok()?;
         let value = environ.get(std::ffi::OsStr::new(name));
         Some(value.map(|v| v.to_string_lossy().into_owned()))
     }
 
     /// Its arguments.
-    #[must_use]
-    pub fn arguments(&self) -> Option<Vec<String>> {
+    pub(crate) fn arguments(&self) -> Option<Vec<String>> {
         let words = self.proc.cmdline(self.pid).ok()?;
         Some(
             words
@@ -203,8 +191,7 @@ impl AuditedProcess {
     }
 
     /// CPUs of those of its threads that may not run on all: often not of the first one. None where they are all.
-    #[must_use]
-    pub fn pinned_cpus(&self) -> Vec<u32> {
+    pub(crate) fn pinned_cpus(&self) -> Vec<u32> {
         let online = cpus::online(&self.root).unwrap_or_default();
         let threads = self.proc.threads(self.pid).unwrap_or_default();
         let mut files: Vec<String> = threads
@@ -235,8 +222,7 @@ impl AuditedProcess {
     }
 
     /// The file system root that it is looked at under.
-    #[must_use]
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
@@ -245,7 +231,7 @@ impl AuditedProcess {
     /// # Errors
     ///
     /// If its mappings can't be read: why.
-    pub fn recognised_software(&self) -> Result<&Recognised, &str> {
+    pub(crate) fn recognised_software(&self) -> Result<&Recognised, &str> {
         let recognise = || quell_remedy::recognise_process(&self.root, self.pid);
         let once = || recognise().map_err(|err| format!("{err:#}"));
         self.recognised

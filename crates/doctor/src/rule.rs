@@ -131,7 +131,7 @@ impl AuditRule {
             rule: self.id,
             title: self.title,
             status,
-            severity: look.profile().weigh_severity(self.id, severity),
+            severity: look.profile.weigh_severity(self.id, severity),
             read: checked.read,
             said: checked.said,
             why: self.why,

@@ -15,8 +15,7 @@ pub struct SystemFiles {
 
 impl SystemFiles {
     /// The files below this root: `/` for this machine.
-    #[must_use]
-    pub fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
@@ -52,16 +51,14 @@ impl SystemFiles {
     }
 
     /// A file, with the part of it that goes into the finding.
-    #[must_use]
-    pub fn read(&self, path: &str) -> (FileValue, FileReading) {
+    pub(crate) fn read(&self, path: &str) -> (FileValue, FileReading) {
         let value = self.file(path);
         let read = FileReading::new(path, value.shortened());
         (value, read)
     }
 
     /// The files in a folder with a name that passes, by their absolute paths, sorted.
-    #[must_use]
-    pub fn files_in(&self, folder: &str, passes: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(crate) fn files_in(&self, folder: &str, passes: impl Fn(&str) -> bool) -> Vec<String> {
         let entries = std::fs::read_dir(under(&self.root, Path::new(folder)));
         let names = entries.into_iter().flatten().flatten();
         let mut found: Vec<String> = names
@@ -74,14 +71,12 @@ impl SystemFiles {
     }
 
     /// The files in a folder whose names are numbers.
-    #[must_use]
-    pub fn numbered_files_in(&self, folder: &str) -> Vec<String> {
+    pub(crate) fn numbered_files_in(&self, folder: &str) -> Vec<String> {
         self.files_in(folder, |name| name.bytes().all(|b| b.is_ascii_digit()))
     }
 
     /// The root itself.
-    #[must_use]
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 }

@@ -1,6 +1,7 @@
 //! The machine as rules see it: its files, its processes, and the evidence of harm.
 
 use std::cell::OnceCell;
+use std::ops::Deref;
 use std::path::Path;
 
 use quell_host::cpus;
@@ -8,7 +9,6 @@ use quell_host::proc::Proc;
 
 use crate::evidence::HarmEvidence;
 use crate::file_value::FileValue;
-use crate::finding::FileReading;
 use crate::fix::Fix;
 use crate::process::AuditedProcess;
 use crate::profile::WorkloadProfile;
@@ -21,12 +21,23 @@ const KTHREADD_NAME_FILE: &str = "/proc/2/comm";
 pub struct SystemView<'a> {
     files: SystemFiles,
     process: Option<AuditedProcess>,
-    profile: WorkloadProfile,
-    evidence: &'a HarmEvidence,
+    /// For whom it is judged.
+    pub(crate) profile: WorkloadProfile,
+    /// The evidence of harm that was done.
+    pub(crate) evidence: &'a HarmEvidence,
     /// Names of all processes.
     running_names: Vec<String>,
     /// /proc/cpuinfo: some rules ask for a flag, and on a large machine the kernel takes long to write it.
     cpuinfo: OnceCell<FileValue>,
+}
+
+/// Rules ask the machine for its files.
+impl Deref for SystemView<'_> {
+    type Target = SystemFiles;
+
+    fn deref(&self) -> &SystemFiles {
+        &self.files
+    }
 }
 
 impl<'a> SystemView<'a> {
@@ -50,39 +61,8 @@ impl<'a> SystemView<'a> {
         }
     }
 
-    /// The files of the machine.
-    #[must_use]
-    pub fn files(&self) -> &SystemFiles {
-        &self.files
-    }
-
-    /// A file, by its absolute path.
-    #[must_use]
-    pub fn file(&self, path: &str) -> FileValue {
-        self.files.file(path)
-    }
-
-    /// A file, with the part of it that goes into the finding.
-    #[must_use]
-    pub fn read(&self, path: &str) -> (FileValue, FileReading) {
-        self.files.read(path)
-    }
-
-    /// The files in a folder whose names pass, as [`SystemFiles::files_in`] has them.
-    #[must_use]
-    pub fn files_in(&self, folder: &str, passes: impl Fn(&str) -> bool) -> Vec<String> {
-        self.files.files_in(folder, passes)
-    }
-
-    /// The files in a folder whose names are numbers.
-    #[must_use]
-    pub fn numbered_files_in(&self, folder: &str) -> Vec<String> {
-        self.files.numbered_files_in(folder)
-    }
-
     /// Whether a process of this name runs.
-    #[must_use]
-    pub fn is_running(&self, comm: &str) -> bool {
+    pub(crate) fn is_running(&self, comm: &str) -> bool {
         self.running_names.iter().any(|name| name == comm)
     }
 
@@ -92,35 +72,20 @@ impl<'a> SystemView<'a> {
         self.process.as_ref()
     }
 
-    /// For whom it is judged.
-    #[must_use]
-    pub fn profile(&self) -> WorkloadProfile {
-        self.profile
-    }
-
-    /// The evidence of harm that was done.
-    #[must_use]
-    pub fn evidence(&self) -> &HarmEvidence {
-        self.evidence
-    }
-
     /// The parameters of the kernel's command line.
-    #[must_use]
-    pub fn kernel_parameters(&self) -> Vec<String> {
+    pub(crate) fn kernel_parameters(&self) -> Vec<String> {
         let line = self.file("/proc/cmdline");
         let words = line.text().unwrap_or_default().split_ascii_whitespace();
         words.map(str::to_owned).collect()
     }
 
     /// /proc/cpuinfo, read once.
-    #[must_use]
-    pub fn cpuinfo(&self) -> &FileValue {
+    pub(crate) fn cpuinfo(&self) -> &FileValue {
         self.cpuinfo.get_or_init(|| self.file("/proc/cpuinfo"))
     }
 
     /// Whether the first CPU has a flag; `None` if /proc/cpuinfo can't be read.
-    #[must_use]
-    pub fn cpu_flag(&self, flag: &str) -> Option<bool> {
+    pub(crate) fn cpu_flag(&self, flag: &str) -> Option<bool> {
         let line = self
             .cpuinfo()
             .text()?
@@ -132,22 +97,20 @@ impl<'a> SystemView<'a> {
 
     /// CPUs that the program runs on and that nobody is to disturb: those that threads of the process are pinned
     /// to, or those that are set apart.
-    #[must_use]
-    pub fn hot_cpus(&self) -> Vec<u32> {
+    pub(crate) fn hot_cpus(&self) -> Vec<u32> {
         let own = self
             .process()
             .map(AuditedProcess::pinned_cpus)
             .unwrap_or_default();
         if own.is_empty() {
-            return cpus::Isolation::read(self.files.root()).all();
+            return cpus::Isolation::read(self.root()).all();
         }
         own
     }
 
     /// Whether the processes of all can be seen: the kernel's thread of this name has this number on every machine,
     /// and is not seen from within a container, or where /proc hides the processes of others.
-    #[must_use]
-    pub fn sees_all_processes(&self) -> bool {
+    pub(crate) fn sees_all_processes(&self) -> bool {
         self.file(KTHREADD_NAME_FILE).text() == Some("kthreadd")
     }
 
@@ -156,7 +119,7 @@ impl<'a> SystemView<'a> {
         let Fix::Sysctl { name, value } = fix else {
             return None;
         };
-        let (file, other) = last_assignment(&self.files, name)?;
+        let (file, other) = last_assignment(self, name)?;
         (other != *value).then(|| {
             format!(
                 "{file} sets {name} to {other} at each start: set it there, or in a file that is read after it \

@@ -15,7 +15,7 @@ const THP_ENABLED_FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// Said where a counter must grow to tell, and nobody looked twice.
 fn why_no_growth(look: &SystemView<'_>) -> &'static str {
-    match look.evidence().shootdowns_by_cause {
+    match look.evidence.shootdowns_by_cause {
         Some(_) => "a trace has no counters, and nobody looked twice",
         None => "nobody looked twice: use --duration",
     }

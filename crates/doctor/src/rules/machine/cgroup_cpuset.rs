@@ -26,9 +26,8 @@ fn check_cg_cpuset(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResu
     let (online, first) = look.read(ONLINE_NODES_FILE);
     let (allowed, second) = process.status_field("Mems_allowed_list");
     let nodes = cpu_list(&online).map(|list| list.len().max(1));
-    let cgroup =
-        ControllerCgroup::of_process(process, "cpuset").filter(|c| c.is_visible(look.files()));
-    let moved = look.evidence().process_shootdowns_by(CG_CPUSET.causes);
+    let cgroup = ControllerCgroup::of_process(process, "cpuset").filter(|c| c.is_visible(look));
+    let moved = look.evidence.process_shootdowns_by(CG_CPUSET.causes);
     let migrate = match &cgroup {
         Some(cgroup) if !cgroup.v2 => {
             Some(look.read(&format!("{}/cpuset.memory_migrate", cgroup.folder)))

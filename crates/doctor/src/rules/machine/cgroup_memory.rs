@@ -20,13 +20,12 @@ pub(super) const CG_MEM: AuditRule = AuditRule {
 
 fn check_cg_mem(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
     let path = process.proc_path("cgroup");
-    let cgroup =
-        ControllerCgroup::of_process(process, "memory").filter(|c| c.is_visible(look.files()));
+    let cgroup = ControllerCgroup::of_process(process, "memory").filter(|c| c.is_visible(look));
     let Some(cgroup) = cgroup else {
         return CheckResult::unknown("its cgroup can't be seen from here")
             .with_reads([FileReading::new(path, "(not readable)")]);
     };
-    let (limits, unread) = read_limits(look.files(), &cgroup);
+    let (limits, unread) = read_limits(look, &cgroup);
     let mut reads = vec![FileReading::new(path, cgroup.folder.clone())];
     let shown = |l: &CgroupLimit| {
         FileReading::new(
@@ -46,7 +45,7 @@ fn check_cg_mem(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult 
             "{} was reached {} times since it was made",
             most.path, most.reached
         );
-        match look.evidence().growth_of(LIMIT_REACHED_COUNTER) {
+        match look.evidence.growth_of(LIMIT_REACHED_COUNTER) {
             Some(0) => CheckResult::ok(format!("{said}, and not while it was watched")),
             Some(_) => add_limit_fixes(look, CheckResult::hazard(said), &cgroup, &reached),
             // it may have been once, long ago

@@ -107,7 +107,7 @@ fn check_meta_conflict(look: &SystemView<'_>) -> CheckResult {
 fn mended_assignments(
     look: &SystemView<'_>,
 ) -> (BTreeMap<&'static str, Vec<SysctlAssignment>>, bool) {
-    let (all, unread) = read_assignments(look.files());
+    let (all, unread) = read_assignments(look);
     let mut found = BTreeMap::<_, Vec<SysctlAssignment>>::new();
     for (name, setting) in all {
         if let Some(ours) = MENDED_SYSCTLS.iter().find(|o| **o == name) {

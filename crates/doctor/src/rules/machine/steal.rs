@@ -30,12 +30,12 @@ fn check_vm_steal(look: &SystemView<'_>) -> CheckResult {
     let shown = total.map_or("(not readable)".to_owned(), |t| {
         format!("{t} ticks since the start")
     });
-    let looked_twice = look.evidence().counter_growth.is_some();
+    let looked_twice = look.evidence.counter_growth.is_some();
     // Xen and others set it too; processors of other kinds don't tell
     let bare = look.cpu_flag("hypervisor") == Some(false);
-    let checked = match look.evidence().growth_of(STEAL_COUNTER) {
+    let checked = match look.evidence.growth_of(STEAL_COUNTER) {
         Some(0) => CheckResult::ok("the host took no time away"),
-        Some(n) => steal_hazard(n, look.evidence().growth_of(CPU_TIME_COUNTER)),
+        Some(n) => steal_hazard(n, look.evidence.growth_of(CPU_TIME_COUNTER)),
         None if bare => CheckResult::ok("no host: this is no virtual machine"),
         None if looked_twice || total.is_none() => CheckResult::unknown("/proc/stat can't be read"),
         None => CheckResult::unknown(why_no_growth(look)),

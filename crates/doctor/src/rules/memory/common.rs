@@ -12,7 +12,7 @@ const ONLINE_NODES_FILE: &str = "/sys/devices/system/node/online";
 pub(super) fn total_growth(look: &SystemView<'_>, counters: &[&str]) -> Option<u64> {
     let known = counters
         .iter()
-        .filter_map(|name| look.evidence().growth_of(name));
+        .filter_map(|name| look.evidence.growth_of(name));
     known.fold(None, |sum, n| Some(sum.unwrap_or(0) + n))
 }
 

@@ -27,8 +27,8 @@ pub(super) const SYS_KHUGE: AuditRule = AuditRule {
 fn check_sys_khuge(look: &SystemView<'_>) -> CheckResult {
     let (collapsed, read) = look.read(COLLAPSED_FILE);
     let (defrag, defrag_read) = look.read(KHUGEPAGED_DEFRAG_FILE);
-    let counted = look.evidence().growth_of(COLLAPSE_COUNTER);
-    let sent = look.evidence().shootdowns_by(&[Cause::ThpCollapse]);
+    let counted = look.evidence.growth_of(COLLAPSE_COUNTER);
+    let sent = look.evidence.shootdowns_by(&[Cause::ThpCollapse]);
     let checked = match (counted, sent) {
         _ if collapsed == FileValue::Absent => {
             CheckResult::ok("this kernel has no transparent huge pages")

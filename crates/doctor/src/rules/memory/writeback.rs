@@ -77,7 +77,7 @@ fn narrower_limits(name: &str) -> Vec<Fix> {
 /// Whether dirty pages of mapped files are written back: seen to be, or those of the process may be.
 fn are_maps_written_back(look: &SystemView<'_>) -> (Option<bool>, Option<FileReading>) {
     let seen = look
-        .evidence()
+        .evidence
         .shootdowns_by(&[Cause::Writeback])
         .filter(|&n| n > 0);
     if let Some(n) = seen {

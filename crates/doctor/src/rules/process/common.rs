@@ -16,7 +16,7 @@ pub(super) const MAPPINGS_UNREADABLE: &str =
 
 /// Why there is no second reading of the process.
 pub(super) fn why_no_second_reading(look: &SystemView<'_>) -> &'static str {
-    match look.evidence().counter_growth {
+    match look.evidence.counter_growth {
         Some(_) => "it ended while it was watched",
         None => rules::why_no_growth(look),
     }

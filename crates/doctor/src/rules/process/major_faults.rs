@@ -20,7 +20,7 @@ pub(super) const PROC_MAJFLT: AuditRule = AuditRule {
 
 fn check_proc_majflt(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
     let (swapped, swap_read) = process.status_field_bytes("VmSwap");
-    let grown = look.evidence().growth_of(MAJOR_FAULTS_COUNTER);
+    let grown = look.evidence.growth_of(MAJOR_FAULTS_COUNTER);
     let shown = grown.map_or("(seen once)".to_owned(), |n| format!("+{n} major faults"));
     let checked = match (grown, swapped) {
         (Some(n), _) if n > 0 => major_fault_hazard(format!("{n} page faults waited for a disk")),

@@ -19,7 +19,7 @@ pub(super) const PROC_MINFLT: AuditRule = AuditRule {
 };
 
 fn check_proc_minflt(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
-    let Some(grown) = look.evidence().growth_of(MINOR_FAULTS_COUNTER) else {
+    let Some(grown) = look.evidence.growth_of(MINOR_FAULTS_COUNTER) else {
         return CheckResult::unknown(why_no_second_reading(look))
             .with_reads([FileReading::new(process.proc_path("stat"), "(seen once)")]);
     };
