@@ -14,50 +14,37 @@ use crate::memory_limits::{LIMIT_REACHED_COUNTER, count_limits_reached};
 use crate::process::AuditedProcess;
 use crate::system_files::SystemFiles;
 
-/// Counters at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CounterReadings {
-    /// Of /proc/vmstat, and with a process of that under `process.`.
-    by_name: HashMap<String, u64>,
-}
-
-impl CounterReadings {
-    /// Reads them; a counter that can't be read is left out.
-    #[must_use]
-    pub fn read(root: &Path, pid: Option<u32>) -> Self {
-        let mut by_name = vmstat::read(root).unwrap_or_default();
-        if let Some(stat) = pid.and_then(|pid| Proc::new(root).stat(pid).ok()) {
-            by_name.insert("process.minor_faults".to_owned(), stat.minor_faults);
-            by_name.insert("process.major_faults".to_owned(), stat.major_faults);
-        }
-        if let Some(reached) = pid.and_then(|pid| {
-            count_limits_reached(&SystemFiles::new(root), &AuditedProcess::new(root, pid))
-        }) {
-            by_name.insert(LIMIT_REACHED_COUNTER.to_owned(), reached);
-        }
-        for (name, path) in [
-            (
-                "khugepaged.pages_collapsed",
-                "sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed",
-            ),
-            ("ksm.full_scans", "sys/kernel/mm/ksm/full_scans"),
-        ] {
-            let text = std::fs::read_to_string(root.join(path)).unwrap_or_default();
-            if let Ok(n) = text.trim().parse() {
-                by_name.insert(name.to_owned(), n);
-            }
-        }
-        if let Some((steal, total)) = stolen_ticks(root) {
-            by_name.insert("cpu.steal".to_owned(), steal);
-            by_name.insert("cpu.total".to_owned(), total);
-        }
-        Self { by_name }
+/// Reads the counters of this moment: of /proc/vmstat, and with a process of that under `process.`. One that can't be read
+/// is left out.
+#[must_use]
+pub fn read_counters(root: &Path, pid: Option<u32>) -> HashMap<String, u64> {
+    let mut by_name = vmstat::read(root).unwrap_or_default();
+    if let Some(stat) = pid.and_then(|pid| Proc::new(root).stat(pid).ok()) {
+        by_name.insert("process.minor_faults".to_owned(), stat.minor_faults);
+        by_name.insert("process.major_faults".to_owned(), stat.major_faults);
     }
-
-    /// One of them.
-    pub(crate) fn get(&self, name: &str) -> Option<u64> {
-        self.by_name.get(name).copied()
+    if let Some(reached) = pid.and_then(|pid| {
+        count_limits_reached(&SystemFiles::new(root), &AuditedProcess::new(root, pid))
+    }) {
+        by_name.insert(LIMIT_REACHED_COUNTER.to_owned(), reached);
     }
+    for (name, path) in [
+        (
+            "khugepaged.pages_collapsed",
+            "sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed",
+        ),
+        ("ksm.full_scans", "sys/kernel/mm/ksm/full_scans"),
+    ] {
+        let text = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        if let Ok(n) = text.trim().parse() {
+            by_name.insert(name.to_owned(), n);
+        }
+    }
+    if let Some((steal, total)) = stolen_ticks(root) {
+        by_name.insert("cpu.steal".to_owned(), steal);
+        by_name.insert("cpu.total".to_owned(), total);
+    }
+    by_name
 }
 
 /// Time that this machine's CPUs were kept from running, clock ticks (proc_stat(5), 8th field), and all of their time:
@@ -88,9 +75,13 @@ pub struct HarmEvidence {
 impl HarmEvidence {
     /// From counters before and after.
     #[must_use]
-    pub fn from_counters(before: &CounterReadings, after: &CounterReadings, seen: String) -> Self {
-        let grown = after.by_name.iter().filter_map(|(name, now)| {
-            let before = before.by_name.get(name)?;
+    pub fn from_counters(
+        before: &HashMap<String, u64>,
+        after: &HashMap<String, u64>,
+        seen: String,
+    ) -> Self {
+        let grown = after.iter().filter_map(|(name, now)| {
+            let before = before.get(name)?;
             Some((name.clone(), now.saturating_sub(*before)))
         });
         Self {
@@ -191,10 +182,8 @@ pub(crate) fn shootdowns_in_words(n: u64, causes: &[Cause]) -> String {
 mod tests {
     use super::*;
 
-    fn counters(pairs: &[(&str, u64)]) -> CounterReadings {
-        CounterReadings {
-            by_name: pairs.iter().map(|&(k, v)| (k.to_owned(), v)).collect(),
-        }
+    fn counters(pairs: &[(&str, u64)]) -> HashMap<String, u64> {
+        pairs.iter().map(|&(k, v)| (k.to_owned(), v)).collect()
     }
 
     /// Check that growth and shootdowns are harm, and that what did not grow or was not looked at is none.

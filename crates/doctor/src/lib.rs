@@ -29,7 +29,7 @@ mod sysctl_files;
 mod system_files;
 mod system_view;
 
-pub use evidence::{CounterReadings, HarmEvidence};
+pub use evidence::{HarmEvidence, read_counters};
 pub use file_value::FileValue;
 pub use finding::{FileReading, Finding, FindingStatus, Harm, Severity};
 pub use fix::Fix;

@@ -73,11 +73,6 @@ impl AuditedProcess {
         self.pid
     }
 
-    /// Its name; empty if it has ended.
-    pub(crate) fn comm(&self) -> String {
-        self.proc.comm(self.pid).unwrap_or_default()
-    }
-
     /// Whether it is gone.
     #[must_use]
     pub fn has_ended(&self) -> bool {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
-use quell_doctor::{CounterReadings, HarmEvidence};
+use quell_doctor::{HarmEvidence, read_counters};
 use quell_event::trace::{Trace, TraceMeta};
 use quell_event::{Cause, Tally, TallySummary};
 use quell_probe::{Probe, ProbeOptions, Scope, StackShare};
@@ -126,10 +126,10 @@ pub(crate) fn live_evidence(
     if let (Some(probe), Some(pid)) = (&probe, pid) {
         probe.add_process(pid)?;
     }
-    let before = CounterReadings::read(root, pid);
+    let before = read_counters(root, pid);
     let began = Instant::now();
     signals::sleep(duration)?;
-    let after = CounterReadings::read(root, pid);
+    let after = read_counters(root, pid);
     // the time is shorter than asked for where it was interrupted
     let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let mut evidence = HarmEvidence::from_counters(&before, &after, format!("in {}", time(ns)));
