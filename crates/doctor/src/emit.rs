@@ -119,26 +119,18 @@ pub fn emit_fixes(findings: &[Finding], wanted: &EmitOptions) -> String {
     };
     // a rule with one of its fixes held has what it needs: several are ways to the same end
     let helped: BTreeSet<&str> = held.iter().map(|&i| fixes[i].0).collect();
+    let rules: BTreeSet<&str> = fixes.iter().map(|(rule, _)| *rule).collect();
     let mut out = format!(
-        "# by quell doctor: {} of {} rules\n",
+        "# by quell doctor: {} of {} rules\n{text}",
         helped.len(),
-        count_rules(&fixes)
+        rules.len()
     );
-    out.push_str(&text);
-    let left: Vec<&RuleFix<'_>> = fixes
-        .iter()
-        .filter(|(rule, _)| !helped.contains(rule))
-        .collect();
-    if !left.is_empty() {
-        let _ = writeln!(out, "# not for {}:", form.name());
-        for (rule, fix) in left {
-            let lasting = fix
-                .lasting_text()
-                .or_else(|| fix.command_now())
-                .unwrap_or_default();
-            let _ = writeln!(out, "#   {rule}: {}", one_line(&lasting));
-        }
-    }
+    let left = fixes.iter().filter(|(rule, _)| !helped.contains(rule));
+    let left = left.map(|(rule, fix)| {
+        let text = fix.lasting_text().or_else(|| fix.command_now());
+        format!("{rule}: {}", text.unwrap_or_default())
+    });
+    write_comment(&mut out, &format!("not for {}", form.name()), left);
     let lesser = lesser.into_iter().filter(|f| !f.fixes.is_empty());
     let lesser = lesser.map(|f| format!("{}: {}", f.rule, f.severity));
     let title = format!("left out, below {} (--fail-on)", wanted.least_severity);
@@ -179,14 +171,6 @@ fn merge_variables(mut fixes: Vec<(&'static str, Fix)>) -> Vec<(&'static str, Fi
         }
     }
     fixes
-}
-
-fn count_rules(fixes: &[RuleFix<'_>]) -> usize {
-    fixes
-        .iter()
-        .map(|(rule, _)| rule)
-        .collect::<BTreeSet<_>>()
-        .len()
 }
 
 fn one_line(text: &str) -> String {
@@ -253,12 +237,8 @@ fn kernel_words(fixes: &[RuleFix<'_>]) -> (Vec<String>, Vec<usize>) {
 
 fn kernel_command_line(fixes: &[RuleFix<'_>]) -> (String, Vec<usize>) {
     let (words, held) = kernel_words(fixes);
-    let line = if words.is_empty() {
-        String::new()
-    } else {
-        words.join(" ") + "\n"
-    };
-    (line, held)
+    let end = if words.is_empty() { "" } else { "\n" };
+    (words.join(" ") + end, held)
 }
 
 fn tuned_profile_file(fixes: &[RuleFix<'_>], active: Option<&str>) -> (String, Vec<usize>) {
