@@ -119,35 +119,13 @@ pub(super) fn kernel_parameter<'w>(words: &'w [String], name: &str) -> Option<&'
     })
 }
 
-/// The state of a flag of x86, by /proc/cpuinfo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum X86Flag {
-    Has,
-    Lacks,
-    /// Processors of another kind, which have no such line.
-    Foreign,
-    Unreadable,
-}
-
-/// A flag of x86, with the part of the file that goes into the finding.
-pub(super) fn read_x86_flag(look: &SystemView<'_>, name: &str) -> (X86Flag, FileReading) {
-    let flag = match look.cpu_flag(name) {
-        Some(true) => X86Flag::Has,
-        Some(false) => X86Flag::Lacks,
-        None => {
-            let mut lines = look.cpuinfo().text().unwrap_or_default().lines();
-            if lines.any(|l| l.starts_with("processor")) {
-                X86Flag::Foreign
-            } else {
-                X86Flag::Unreadable
-            }
-        }
-    };
+/// Whether the first CPU has a flag, with the part of the file that goes into the finding.
+pub(super) fn read_cpu_flag(look: &SystemView<'_>, name: &str) -> (Option<bool>, FileReading) {
+    let flag = look.cpu_flag(name);
     let said = match flag {
-        X86Flag::Has => name.to_owned(),
-        X86Flag::Lacks => format!("no {name}"),
-        X86Flag::Foreign => "(no flags of x86)".to_owned(),
-        X86Flag::Unreadable => "(not readable)".to_owned(),
+        Some(true) => name.to_owned(),
+        Some(false) => format!("no {name}"),
+        None => "(not readable)".to_owned(),
     };
     (flag, FileReading::new("/proc/cpuinfo flags", said))
 }

