@@ -128,8 +128,7 @@ fn lock_state(state: &Mutex<PushState>) -> MutexGuard<'_, PushState> {
 }
 
 /// The authorities that may have signed a server's certificate, from a file that may be renewed.
-#[derive(Debug)]
-pub struct CertificateAuthorities(ReloadedFiles<Arc<RootCerts>>);
+pub type CertificateAuthorities = ReloadedFiles<Arc<RootCerts>>;
 
 impl CertificateAuthorities {
     /// Reads the file, which has certificates as PEM.
@@ -138,16 +137,12 @@ impl CertificateAuthorities {
     ///
     /// The file can't be read, or has no certificate.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        Ok(Self(ReloadedFiles::read(vec![path.to_owned()], |paths| {
+        Self::read_by(vec![path.to_owned()], |paths| {
             let path = &paths[0];
             small_file::ensure_small_file(path)?;
             let pem = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
             parse_certificates(&pem).map(Arc::new)
-        })?))
-    }
-
-    fn get(&self) -> Arc<RootCerts> {
-        self.0.get()
+        })
     }
 }
 

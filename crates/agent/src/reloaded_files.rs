@@ -31,7 +31,7 @@ type WriteTimes = Vec<Option<SystemTime>>;
 
 /// A value that is made from files, and made again when they change.
 #[derive(Debug)]
-pub(crate) struct ReloadedFiles<T> {
+pub struct ReloadedFiles<T> {
     paths: Vec<PathBuf>,
     read: fn(&[PathBuf]) -> anyhow::Result<T>,
     loaded: Mutex<LoadedFiles<T>>,
@@ -51,7 +51,7 @@ impl<T: Clone> ReloadedFiles<T> {
     /// # Errors
     ///
     /// The files can't be used.
-    pub(crate) fn read(
+    pub(crate) fn read_by(
         paths: Vec<PathBuf>,
         read: fn(&[PathBuf]) -> anyhow::Result<T>,
     ) -> anyhow::Result<Self> {
@@ -69,7 +69,7 @@ impl<T: Clone> ReloadedFiles<T> {
 
     /// The value, made again if the files have changed. While they can't be used, for instance half-renewed, the old value
     /// stays, and [`take_reload_failures`] reports it once.
-    pub(crate) fn get(&self) -> T {
+    pub fn get(&self) -> T {
         let mut now = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let is = write_times(&self.paths);
         if is != now.write_times {

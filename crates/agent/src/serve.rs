@@ -174,8 +174,7 @@ fn answer_before_deadline(
     let Some(tls) = tls else {
         return answer_request(&mut stream, token, page, heard);
     };
-    let mut connection =
-        rustls::ServerConnection::new(tls.server_config()).map_err(io::Error::other)?;
+    let mut connection = rustls::ServerConnection::new(tls.get()).map_err(io::Error::other)?;
     let answered = answer_request(
         &mut rustls::Stream::new(&mut connection, &mut stream),
         token,

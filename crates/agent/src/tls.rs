@@ -12,8 +12,7 @@ use crate::reloaded_files::ReloadedFiles;
 use crate::small_file;
 
 /// The settings that connections begin with.
-#[derive(Debug)]
-pub struct TlsFiles(ReloadedFiles<Arc<ServerConfig>>);
+pub type TlsFiles = ReloadedFiles<Arc<ServerConfig>>;
 
 impl TlsFiles {
     /// Reads the certificate and the key.
@@ -23,14 +22,7 @@ impl TlsFiles {
     /// One can't be read, is no PEM, or the key is not the certificate's.
     pub fn read(cert: &Path, key: &Path) -> anyhow::Result<Self> {
         let of = |paths: &[PathBuf]| read_server_config(&paths[0], &paths[1]);
-        ReloadedFiles::read(vec![cert.to_owned(), key.to_owned()], of).map(Self)
-    }
-
-    /// The settings for a new connection. Files that were written since are read again; while they don't fit each other, for
-    /// instance half-renewed, the old ones stay in use.
-    #[must_use]
-    pub fn server_config(&self) -> Arc<ServerConfig> {
-        self.0.get()
+        Self::read_by(vec![cert.to_owned(), key.to_owned()], of)
     }
 }
 
@@ -100,8 +92,8 @@ pub(crate) mod tests {
         assert!(wrong(&cert, &cert).contains("read the key"));
 
         let tls = TlsFiles::read(&cert, &key).expect("both are right");
-        let first = tls.server_config();
-        assert!(Arc::ptr_eq(&first, &tls.server_config()));
+        let first = tls.get();
+        assert!(Arc::ptr_eq(&first, &tls.get()));
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
         let renew = |from: &Path, to: &Path| {
             std::fs::copy(from, to).expect("copied");
@@ -112,8 +104,8 @@ pub(crate) mod tests {
                 .expect("a time");
         };
         renew(&cert2, &cert);
-        assert!(Arc::ptr_eq(&first, &tls.server_config()));
+        assert!(Arc::ptr_eq(&first, &tls.get()));
         renew(&key2, &key);
-        assert!(!Arc::ptr_eq(&first, &tls.server_config()));
+        assert!(!Arc::ptr_eq(&first, &tls.get()));
     }
 }

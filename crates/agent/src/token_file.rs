@@ -8,8 +8,7 @@ use crate::reloaded_files::ReloadedFiles;
 use crate::small_file;
 
 /// A token that is read again when its file changes.
-#[derive(Debug)]
-pub struct TokenFile(ReloadedFiles<String>);
+pub type TokenFile = ReloadedFiles<String>;
 
 impl TokenFile {
     /// Reads the token.
@@ -19,13 +18,7 @@ impl TokenFile {
     /// The file can't be read, or contains no token.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let of = |paths: &[PathBuf]| read_token(&paths[0]);
-        ReloadedFiles::read(vec![path.to_owned()], of).map(Self)
-    }
-
-    /// The token. A file that was written since is read again; while it has no token the old one stays.
-    #[must_use]
-    pub fn get(&self) -> String {
-        self.0.get()
+        Self::read_by(vec![path.to_owned()], of)
     }
 }
 
