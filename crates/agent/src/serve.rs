@@ -102,23 +102,15 @@ pub fn start_server(
 ) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(listen).with_context(|| format!("listen at {listen}"))?;
     let at = listener.local_addr().context("listen")?;
-    let token = token.map(Arc::new);
-    let tls = tls.map(Arc::new);
+    let server = Arc::new(ScrapeServer { token, tls, page });
     for n in 0..SERVER_THREADS {
         let listener = listener.try_clone().context("listen")?;
-        let (token, tls, page) = (token.clone(), tls.clone(), Arc::clone(&page));
+        let server = Arc::clone(&server);
         let answer = move || {
             loop {
                 match listener.accept() {
                     // A client that hangs up in the middle is no error of the agent's.
-                    Ok((stream, _)) => {
-                        serve_connection(
-                            &Arc::new(stream),
-                            tls.as_deref(),
-                            token.as_deref(),
-                            &page,
-                        );
-                    }
+                    Ok((stream, _)) => server.serve_connection(&Arc::new(stream)),
                     // The process is out of descriptors: others may close theirs.
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
@@ -134,21 +126,115 @@ pub fn start_server(
     Ok(at)
 }
 
-fn serve_connection(
-    stream: &Arc<TcpStream>,
-    tls: Option<&TlsFiles>,
-    token: Option<&TokenFile>,
-    page: &ScrapePage,
-) {
-    page.add_silent(stream);
-    let answered = answer_before_deadline(stream, tls, token, page);
-    page.remove_silent(stream);
-    let mut now = page.lock_served();
-    match answered {
-        Ok(RequestKind::Metrics) => now.scrapes += 1,
-        Ok(RequestKind::Other) => {}
-        // The client sent no request in time, speaks no TLS, trusts another certificate, or hung up in the middle.
-        Ok(RequestKind::Refused) | Err(_) => now.refused += 1,
+/// What a connection is answered by.
+struct ScrapeServer {
+    token: Option<TokenFile>,
+    tls: Option<TlsFiles>,
+    page: Arc<ScrapePage>,
+}
+
+impl ScrapeServer {
+    fn serve_connection(&self, stream: &Arc<TcpStream>) {
+        self.page.add_silent(stream);
+        let answered = self.answer_before_deadline(stream);
+        self.page.remove_silent(stream);
+        let mut now = self.page.lock_served();
+        match answered {
+            Ok(RequestKind::Metrics) => now.scrapes += 1,
+            Ok(RequestKind::Other) => {}
+            // The client sent no request in time, speaks no TLS, trusts another certificate, or hung up in the middle.
+            Ok(RequestKind::Refused) | Err(_) => now.refused += 1,
+        }
+    }
+
+    fn answer_before_deadline(&self, stream: &Arc<TcpStream>) -> io::Result<RequestKind> {
+        let now = Instant::now();
+        let heard = || self.page.remove_silent(stream);
+        let mut stream = DeadlineStream {
+            stream,
+            asked_by: now + REQUEST_TIMEOUT,
+            until: now + CONNECTION_TIMEOUT,
+        };
+        let Some(tls) = &self.tls else {
+            return self.answer_request(&mut stream, heard);
+        };
+        let mut connection = rustls::ServerConnection::new(tls.get()).map_err(io::Error::other)?;
+        let mut secured = rustls::Stream::new(&mut connection, &mut stream);
+        let answered = self.answer_request(&mut secured, heard)?;
+        connection.send_close_notify();
+        connection.complete_io(&mut stream)?;
+        Ok(answered)
+    }
+
+    fn answer_request(
+        &self,
+        stream: &mut (impl Read + Write),
+        heard: impl FnOnce(),
+    ) -> io::Result<RequestKind> {
+        let asked = read_request(stream)?;
+        heard();
+        let (status, kind, body) = self.compose_reply(&asked);
+        let authenticate = if status.starts_with("401") {
+            "WWW-Authenticate: Bearer\r\n"
+        } else {
+            ""
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{authenticate}Connection: close\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes())?;
+        if !asked.is_head {
+            stream.write_all(body.as_bytes())?;
+        }
+        Ok(match (status, asked.path.as_str()) {
+            ("200 OK", "/metrics") => RequestKind::Metrics,
+            ("200 OK", _) | (_, "/healthz") => RequestKind::Other,
+            _ => RequestKind::Refused,
+        })
+    }
+
+    fn compose_reply(&self, asked: &ScrapeRequest) -> (&'static str, &'static str, Arc<str>) {
+        const PLAIN_TEXT_TYPE: &str = "text/plain; charset=utf-8";
+        let say = |status, text: &str| (status, PLAIN_TEXT_TYPE, Arc::from(text));
+        if asked.path.is_empty() {
+            return say("400 Bad Request", "that is no request of HTTP\n");
+        }
+        if !asked.is_allowed_method {
+            return say("405 Method Not Allowed", "GET is all that there is\n");
+        }
+        match asked.path.as_str() {
+            // Health says nothing of the host and needs no token: a kubelet has none.
+            "/healthz" => {
+                let until = self.page.lock_served().until;
+                match until {
+                    Some(until) if Instant::now() < until => say("200 OK", "ok\n"),
+                    Some(_) => say(
+                        "503 Service Unavailable",
+                        "nothing was counted for too long\n",
+                    ),
+                    None => say("503 Service Unavailable", "nothing is counted yet\n"),
+                }
+            }
+            "/metrics" => {
+                let given = asked.bearer.as_deref().unwrap_or_default();
+                if self.token.as_ref().is_some_and(|token| {
+                    !is_equal_in_constant_time(token.get().as_bytes(), given.as_bytes())
+                }) {
+                    return say(
+                        "401 Unauthorized",
+                        "Authorization: Bearer TOKEN is needed\n",
+                    );
+                }
+                let metrics = Arc::clone(&self.page.lock_served().metrics);
+                if metrics.is_empty() {
+                    return say("503 Service Unavailable", "nothing is counted yet\n");
+                }
+                ("200 OK", OPENMETRICS_CONTENT_TYPE, metrics)
+            }
+            "/" => say("200 OK", "quell agent: /metrics, /healthz\n"),
+            _ => say("404 Not Found", "there are /metrics and /healthz\n"),
+        }
     }
 }
 
@@ -156,63 +242,6 @@ enum RequestKind {
     Metrics,
     Other,
     Refused,
-}
-
-fn answer_before_deadline(
-    stream: &Arc<TcpStream>,
-    tls: Option<&TlsFiles>,
-    token: Option<&TokenFile>,
-    page: &ScrapePage,
-) -> io::Result<RequestKind> {
-    let now = Instant::now();
-    let heard = || page.remove_silent(stream);
-    let mut stream = DeadlineStream {
-        stream,
-        asked_by: now + REQUEST_TIMEOUT,
-        until: now + CONNECTION_TIMEOUT,
-    };
-    let Some(tls) = tls else {
-        return answer_request(&mut stream, token, page, heard);
-    };
-    let mut connection = rustls::ServerConnection::new(tls.get()).map_err(io::Error::other)?;
-    let answered = answer_request(
-        &mut rustls::Stream::new(&mut connection, &mut stream),
-        token,
-        page,
-        heard,
-    )?;
-    connection.send_close_notify();
-    connection.complete_io(&mut stream)?;
-    Ok(answered)
-}
-
-fn answer_request(
-    stream: &mut (impl Read + Write),
-    token: Option<&TokenFile>,
-    page: &ScrapePage,
-    heard: impl FnOnce(),
-) -> io::Result<RequestKind> {
-    let asked = read_request(stream)?;
-    heard();
-    let (status, kind, body) = compose_reply(&asked, token, page);
-    let authenticate = if status.starts_with("401") {
-        "WWW-Authenticate: Bearer\r\n"
-    } else {
-        ""
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{authenticate}Connection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    if !asked.is_head {
-        stream.write_all(body.as_bytes())?;
-    }
-    Ok(match (status, asked.path.as_str()) {
-        ("200 OK", "/metrics") => RequestKind::Metrics,
-        ("200 OK", _) | (_, "/healthz") => RequestKind::Other,
-        _ => RequestKind::Refused,
-    })
 }
 
 /// A connection with one deadline for all reads, and one for everything else.
@@ -298,53 +327,6 @@ fn parse_request(bytes: &[u8]) -> Option<ScrapeRequest> {
         is_allowed_method: matches!(method, "GET" | "HEAD"),
         bearer: bearer.map(|(_, token)| token.trim().to_owned()),
     })
-}
-
-fn compose_reply(
-    asked: &ScrapeRequest,
-    token: Option<&TokenFile>,
-    page: &ScrapePage,
-) -> (&'static str, &'static str, Arc<str>) {
-    const PLAIN_TEXT_TYPE: &str = "text/plain; charset=utf-8";
-    let say = |status, text: &str| (status, PLAIN_TEXT_TYPE, Arc::from(text));
-    if asked.path.is_empty() {
-        return say("400 Bad Request", "that is no request of HTTP\n");
-    }
-    if !asked.is_allowed_method {
-        return say("405 Method Not Allowed", "GET is all that there is\n");
-    }
-    match asked.path.as_str() {
-        // Health says nothing of the host and needs no token: a kubelet has none.
-        "/healthz" => {
-            let until = page.lock_served().until;
-            match until {
-                Some(until) if Instant::now() < until => say("200 OK", "ok\n"),
-                Some(_) => say(
-                    "503 Service Unavailable",
-                    "nothing was counted for too long\n",
-                ),
-                None => say("503 Service Unavailable", "nothing is counted yet\n"),
-            }
-        }
-        "/metrics" => {
-            let given = asked.bearer.as_deref().unwrap_or_default();
-            if token.is_some_and(|token| {
-                !is_equal_in_constant_time(token.get().as_bytes(), given.as_bytes())
-            }) {
-                return say(
-                    "401 Unauthorized",
-                    "Authorization: Bearer TOKEN is needed\n",
-                );
-            }
-            let metrics = Arc::clone(&page.lock_served().metrics);
-            if metrics.is_empty() {
-                return say("503 Service Unavailable", "nothing is counted yet\n");
-            }
-            ("200 OK", OPENMETRICS_CONTENT_TYPE, metrics)
-        }
-        "/" => say("200 OK", "quell agent: /metrics, /healthz\n"),
-        _ => say("404 Not Found", "there are /metrics and /healthz\n"),
-    }
 }
 
 /// Compares in a time that does not depend on which byte differs, so that a client can't guess the token byte by byte.
