@@ -33,9 +33,9 @@ pub struct AgentConfig {
     /// The name of this host; without it, the kernel's.
     pub host: Option<String>,
     /// InfluxDB, or another server that speaks its protocol.
-    pub influx: Option<InfluxConfig>,
+    pub influx: Option<PushConfig>,
     /// OpenTelemetry.
-    pub otlp: Option<OtlpConfig>,
+    pub otlp: Option<PushConfig>,
     /// When traces are recorded; without it, never.
     pub traces: Option<TraceConfig>,
 }
@@ -119,25 +119,14 @@ impl TraceConfig {
     }
 }
 
-/// The server that lines are pushed to.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// A server that figures are pushed to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct InfluxConfig {
-    /// `http://HOST:PORT/write?db=NAME`, `https://…`, or `-` for stdout, as Telegraf's execd has it.
+pub struct PushConfig {
+    /// `http://HOST:PORT/PATH` or `https://…`: InfluxDB's with `/write?db=NAME`, OpenTelemetry's with `/v1/metrics`. For InfluxDB
+    /// also `-` for stdout, as Telegraf's execd has it.
     pub to: String,
-    /// File with InfluxDB 2's token, for `Authorization: Token TOKEN`.
-    pub token_file: Option<PathBuf>,
-    /// File with the authorities that may have signed the server's certificate (PEM); without it, those that browsers trust.
-    pub ca_file: Option<PathBuf>,
-}
-
-/// The server that OpenTelemetry's requests are pushed to.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OtlpConfig {
-    /// `http://HOST:4318/v1/metrics`, or `https://…`.
-    pub to: String,
-    /// File with the token of `Authorization: Bearer TOKEN`.
+    /// File with the token of `Authorization`: `Token TOKEN` for InfluxDB 2, `Bearer TOKEN` for OpenTelemetry.
     pub token_file: Option<PathBuf>,
     /// File with the authorities that may have signed the server's certificate (PEM); without it, those that browsers trust.
     pub ca_file: Option<PathBuf>,
@@ -223,9 +212,10 @@ impl AgentConfig {
                 );
             }
         }
-        let influx = self.influx.as_ref().map(|i| (&i.to, "influx"));
-        let otlp = self.otlp.as_ref().map(|o| (&o.to, "otlp"));
-        for (to, what) in influx.into_iter().chain(otlp) {
+        for (server, what) in [(&self.influx, "influx"), (&self.otlp, "otlp")] {
+            let Some(PushConfig { to, .. }) = server else {
+                continue;
+            };
             let is_stdout = what == "influx" && to == "-";
             if !is_url(to) && !is_stdout {
                 bail!(

@@ -33,6 +33,8 @@ const HEALTHY_INTERVALS: u32 = 3;
 /// Pause between two checks of the ring's limits and of the probe's memory.
 const UPKEEP_PAUSE: Duration = Duration::from_secs(60);
 
+const INFLUX_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+
 /// Where figures go, as far as it can be checked before anything begins.
 pub(crate) struct AgentOutputs {
     listen: Option<(SocketAddr, Option<TokenFile>, Option<TlsFiles>)>,
@@ -57,43 +59,21 @@ impl AgentOutputs {
                 Some((at, secret(&config.token_file)?, tls))
             }
         };
-        let to =
-            |name, url: &str, scheme, token_file, ca_file: &Option<std::path::PathBuf>, kind| {
-                let ca = ca_file
-                    .as_deref()
-                    .map(CertificateAuthorities::read)
-                    .transpose()?;
-                let token = secret(token_file)?.map(|token| (scheme, Arc::new(token)));
-                Ok::<_, anyhow::Error>(PushTarget {
-                    name,
-                    url: url.to_owned(),
-                    token,
-                    ca: ca.map(Arc::new),
-                    content_type: kind,
-                })
-            };
+        let servers = [
+            ("influx", &config.influx, "Token", INFLUX_CONTENT_TYPE),
+            ("otlp", &config.otlp, "Bearer", otlp::OTLP_CONTENT_TYPE),
+        ];
         let mut push = Vec::new();
-        if let Some(c) = &config.influx {
-            const INFLUX_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
-            push.push(to(
-                "influx",
-                &c.to,
-                "Token",
-                &c.token_file,
-                &c.ca_file,
-                INFLUX_CONTENT_TYPE,
-            )?);
-        }
-        if let Some(c) = &config.otlp {
-            let kind = otlp::OTLP_CONTENT_TYPE;
-            push.push(to(
-                "otlp",
-                &c.to,
-                "Bearer",
-                &c.token_file,
-                &c.ca_file,
-                kind,
-            )?);
+        for (name, server, scheme, content_type) in servers {
+            let Some(server) = server else { continue };
+            let ca = server.ca_file.as_deref().map(CertificateAuthorities::read);
+            push.push(PushTarget {
+                name,
+                url: server.to.clone(),
+                ca: ca.transpose()?.map(Arc::new),
+                token: secret(&server.token_file)?.map(|token| (scheme, Arc::new(token))),
+                content_type,
+            });
         }
         Ok(Self { listen, push })
     }

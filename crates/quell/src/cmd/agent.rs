@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use quell_agent::config::{AgentConfig, InfluxConfig, OtlpConfig, TraceConfig, parse_listen};
+use quell_agent::config::{AgentConfig, PushConfig, TraceConfig, parse_listen};
 use quell_agent::trace_ring::TraceRing;
 
 use crate::agent::config_file::config_file;
@@ -127,19 +127,15 @@ fn read_config(args: &AgentArgs) -> anyhow::Result<AgentConfig> {
     }
     config.interval = args.interval.unwrap_or(config.interval);
     // The file's token belongs to the file's server only.
+    let server_alone = |to: &String| PushConfig {
+        to: to.clone(),
+        ..PushConfig::default()
+    };
     if let Some(to) = &args.influx {
-        config.influx = Some(InfluxConfig {
-            to: to.clone(),
-            token_file: None,
-            ca_file: None,
-        });
+        config.influx = Some(server_alone(to));
     }
     if let Some(to) = &args.otlp {
-        config.otlp = Some(OtlpConfig {
-            to: to.clone(),
-            token_file: None,
-            ca_file: None,
-        });
+        config.otlp = Some(server_alone(to));
     }
     config.check_settings()?;
     Ok(config)
