@@ -6,6 +6,7 @@
 //! When the agent is killed its recording ends too, in order.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -75,6 +76,11 @@ impl RecorderState {
             .results
             .entry((rule.to_owned(), result))
             .or_default() += 1;
+    }
+
+    fn count_failure(&mut self, rule: &str, why: &str, err: impl fmt::Display) {
+        self.count_result(rule, "failed");
+        self.messages.push(format!("{why}: no trace: {err:#}"));
     }
 }
 
@@ -188,9 +194,7 @@ impl Recorder {
         let room = match self.ring.make_room(self.max_bytes) {
             Ok(room) => room,
             Err(err) => {
-                let mut state = self.lock_state();
-                state.count_result(rule, "failed");
-                state.messages.push(format!("{why}: no trace: {err:#}"));
+                self.lock_state().count_failure(rule, why, err);
                 return true;
             }
         };
@@ -222,7 +226,7 @@ impl Recorder {
             let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
             state.counts.bytes = one.ring.kept_bytes();
             match done {
-                Ok(RecordingOutcome { result, note }) => {
+                Ok((result, note)) => {
                     state.count_result(&one.rule, result);
                     state.messages.push(format!(
                         "{}: recorded {}{note}",
@@ -230,12 +234,7 @@ impl Recorder {
                         one.dir.display()
                     ));
                 }
-                Err(err) => {
-                    state.count_result(&one.rule, "failed");
-                    state
-                        .messages
-                        .push(format!("{}: no trace: {err:#}", one.why));
-                }
+                Err(err) => state.count_failure(&one.rule, &one.why, err),
             }
         };
         match thread::Builder::new()
@@ -245,11 +244,8 @@ impl Recorder {
         {
             Ok(thread) => self.running = Some(thread),
             Err(err) => {
-                let mut state = self.lock_state();
-                state.count_result(rule, "failed");
-                state
-                    .messages
-                    .push(format!("{why}: no trace: start a thread: {err}"));
+                let err = format!("start a thread: {err}");
+                self.lock_state().count_failure(rule, why, err);
             }
         }
         true
@@ -264,12 +260,6 @@ impl Drop for Recorder {
             let _ = thread.join();
         }
     }
-}
-
-/// A trace was written: the result that it counts under, and a note on how it ended.
-struct RecordingOutcome {
-    result: &'static str,
-    note: String,
 }
 
 /// A command that runs this program once more; its process ends with this one, in order.
@@ -303,7 +293,8 @@ struct TriggeredRecording {
 }
 
 impl TriggeredRecording {
-    fn record_trace(&self) -> anyhow::Result<RecordingOutcome> {
+    /// Records it. Returns the result that it counts under, and a note on how it ended.
+    fn record_trace(&self) -> anyhow::Result<(&'static str, String)> {
         let mut command = own_command();
         command
             .args(["record", "-a", "-d"])
@@ -339,8 +330,7 @@ impl TriggeredRecording {
             note = format!("{note}, without what was before it: {err:#}");
         }
         if status.success() || ended {
-            let result = "kept";
-            return Ok(RecordingOutcome { result, note });
+            return Ok(("kept", note));
         }
         // A recording ends with 1 of itself where the disk is full before that is seen here; any other end is a failure.
         let result = if status.code() == Some(1) {
@@ -348,10 +338,8 @@ impl TriggeredRecording {
         } else {
             "failed"
         };
-        Ok(RecordingOutcome {
-            result,
-            note: format!("{note}, which was cut short: quell record: {last}"),
-        })
+        let note = format!("{note}, which was cut short: quell record: {last}");
+        Ok((result, note))
     }
 
     /// Starts the process that names the counts from before the trace, and sends them to it. None: there are none.
