@@ -233,12 +233,10 @@ impl CountSource {
         changed
     }
 
-    /// The CPUs that nobody should disturb, as text; empty where there are none.
-    pub(crate) fn isolated_text(&self) -> String {
-        if self.isolated.is_empty() {
-            return String::new();
-        }
-        format!("isolated CPUs {}", cpus::text(&self.isolated))
+    /// The CPUs that nobody should disturb, as text, where there are any.
+    pub(crate) fn isolated_text(&self) -> Option<String> {
+        let any = !self.isolated.is_empty();
+        any.then(|| format!("isolated CPUs {}", cpus::text(&self.isolated)))
     }
 
     fn is_full(&self) -> anyhow::Result<bool> {

@@ -248,14 +248,8 @@ impl RunningAgent {
         let hits_before = self.hits.all_causes().victims;
         if source.isolation_changed() {
             let isolated = source.isolated_text();
-            say!(
-                "quell: {}",
-                if isolated.is_empty() {
-                    "no isolated CPUs any more"
-                } else {
-                    &isolated
-                }
-            );
+            let isolated = isolated.as_deref().unwrap_or("no isolated CPUs any more");
+            say!("quell: {isolated}");
         }
         let interval = source.add_counts(&mut self.totals, &mut self.hits, began);
         let CountedInterval {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quell_agent::config::{AgentConfig, PushConfig, TraceConfig, parse_listen};
 use quell_agent::trace_ring::TraceRing;
 
-use crate::agent::config_file::config_file;
+use crate::agent::config_file::read_config_file;
 use crate::agent::recorder::lacks_room;
 use crate::agent::source::{AccountOptions, CountSource};
 use crate::agent::watch::{AgentOutputs, RunningAgent};
@@ -32,10 +32,11 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
         code: config.traces.as_ref().is_some_and(TraceConfig::looks_back),
     };
     let mut source = CountSource::start(args.backend, time_of)?;
+    let isolated = source.isolated_text();
     let watches = format!(
         "quell: watches by {}{}, every {} s",
         source.backend_name(),
-        isolated_suffix(&source.isolated_text()),
+        isolated.map_or_else(String::new, |cpus| format!(", {cpus}")),
         config.interval
     );
     if args.check {
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
     }
     let rules = config.traces.iter().flat_map(|traces| &traces.rules);
     for rule in rules.filter(|rule| rule.isolated == Some(true)) {
-        if source.isolated_text().is_empty() {
+        if source.isolated_text().is_none() {
             say!("quell: rule \"{}\": no CPU is isolated now", rule.name);
         }
     }
@@ -109,19 +110,9 @@ fn check_start(
     Ok(ExitCode::SUCCESS)
 }
 
-fn isolated_suffix(isolated: &str) -> String {
-    if isolated.is_empty() {
-        return String::new();
-    }
-    format!(", {isolated}")
-}
-
 /// The configuration's file, overridden by the command line.
 fn read_config(args: &AgentArgs) -> anyhow::Result<AgentConfig> {
-    let mut config = match config_file(args.config.as_deref()) {
-        Some(path) => AgentConfig::read(path)?,
-        None => AgentConfig::default(),
-    };
+    let mut config = read_config_file(args.config.as_deref())?;
     if let Some(text) = &args.listen {
         config.listen = parse_listen(text).map_err(|err| anyhow::anyhow!("--listen {err}"))?;
     }

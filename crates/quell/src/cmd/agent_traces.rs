@@ -4,12 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use quell_agent::config::{AgentConfig, DEFAULT_TRACE_DIR};
+use quell_agent::config::DEFAULT_TRACE_DIR;
 use quell_agent::trace_ring::{self, KeptTrace};
 use quell_event::trace::Trace;
 use serde_json::{Value, json};
 
-use crate::agent::config_file::config_file;
+use crate::agent::config_file::read_config_file;
 use crate::agent::recorder::{TRIGGER_FILE, TriggerNote};
 use crate::cli::AgentTracesArgs;
 use crate::cmd::usage;
@@ -42,11 +42,7 @@ fn trace_dir(args: &AgentTracesArgs) -> anyhow::Result<PathBuf> {
     if let Some(dir) = &args.dir {
         return Ok(dir.clone());
     }
-    let config = match config_file(args.config.as_deref()) {
-        Some(path) => AgentConfig::read(path)?,
-        None => AgentConfig::default(),
-    };
-    Ok(config
+    Ok(read_config_file(args.config.as_deref())?
         .traces
         .map_or_else(|| PathBuf::from(DEFAULT_TRACE_DIR), |traces| traces.dir))
 }
