@@ -91,13 +91,16 @@ impl Fix {
     /// The file that is written and its new value, where the change is one of a file.
     pub(crate) fn file_and_value(&self) -> Option<(String, &str)> {
         match self {
-            Self::Sysctl { name, value } => {
-                Some((format!("/proc/sys/{}", name.replace('.', "/")), value))
-            }
+            Self::Sysctl { name, value } => Some((sysctl_path(name), value)),
             Self::Write { path, value } => Some((path.clone(), value)),
             _ => None,
         }
     }
+}
+
+/// The file of a sysctl.
+pub(crate) fn sysctl_path(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
 /// For a shell: as it is where that is safe.

@@ -83,8 +83,13 @@ impl CheckResult {
     }
 
     /// Adds a change that helps.
-    pub(crate) fn with_fix(mut self, fix: Fix) -> Self {
-        self.fixes.push(fix);
+    pub(crate) fn with_fix(self, fix: Fix) -> Self {
+        self.with_fixes([fix])
+    }
+
+    /// Adds changes that help.
+    pub(crate) fn with_fixes(mut self, fixes: impl IntoIterator<Item = Fix>) -> Self {
+        self.fixes.extend(fixes);
         self
     }
 

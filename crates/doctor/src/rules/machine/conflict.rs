@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::fix::sysctl_path;
 use crate::rules::prelude::*;
 use crate::sysctl_files::{SYSCTL_FOLDERS, SysctlAssignment, read_assignments};
 
@@ -69,7 +70,7 @@ fn check_meta_conflict(look: &SystemView<'_>) -> CheckResult {
     }
     let (settings, unread) = mended_assignments(look);
     for (name, set) in &settings {
-        let (now, read) = look.read(&format!("/proc/sys/{}", name.replace('.', "/")));
+        let (now, read) = look.read(&sysctl_path(name));
         let Some(words) = describe_conflict(name, set, &now) else {
             continue;
         };
@@ -97,10 +98,9 @@ fn check_meta_conflict(look: &SystemView<'_>) -> CheckResult {
             format!("{} of these settings", settings.len()),
         )]);
     }
-    let checked = CheckResult::hazard(said.join("; ")).with_reads(reads);
-    fixes
-        .into_iter()
-        .fold(checked, |checked, text| checked.with_fix(Fix::Advice(text)))
+    CheckResult::hazard(said.join("; "))
+        .with_reads(reads)
+        .with_fixes(fixes.into_iter().map(Fix::Advice))
 }
 
 /// The assignments to settings of the rules, in the order in which they are read, and whether one could not be.

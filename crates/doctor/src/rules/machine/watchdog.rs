@@ -77,11 +77,10 @@ fn watchdog_hazard(
     }
     // Each by its name: up to Linux 6.6 whoever reads one of the two while all are off switches it off for good
     // (kernel/watchdog.c, proc_watchdog_common()), and to switch all on again would not bring it back.
-    let all = checked.with_fix(Fix::set_sysctl("kernel.watchdog", "0"));
-    on.fold(all, |checked, (.., setting)| {
-        checked.with_fix(Fix::set_sysctl(setting, "0"))
-    })
-    .with_fix(Fix::Cmdline("nowatchdog".to_owned()))
+    checked
+        .with_fix(Fix::set_sysctl("kernel.watchdog", "0"))
+        .with_fixes(on.map(|(.., setting)| Fix::set_sysctl(setting, "0")))
+        .with_fix(Fix::Cmdline("nowatchdog".to_owned()))
 }
 
 #[cfg(test)]

@@ -45,10 +45,7 @@ fn check_sys_damon(look: &SystemView<'_>) -> CheckResult {
     }
     let checked = if !found.on.is_empty() {
         let said = format!("on: {}", found.on.join(", "));
-        let hazard = found
-            .fixes
-            .into_iter()
-            .fold(CheckResult::hazard(said), CheckResult::with_fix);
+        let hazard = CheckResult::hazard(said).with_fixes(found.fixes);
         if found.acts {
             hazard
         } else {

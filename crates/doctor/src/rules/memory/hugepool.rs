@@ -53,13 +53,9 @@ fn check_sys_hugepool(look: &SystemView<'_>) -> CheckResult {
     let taken = common::total_growth(look, &POOL_GROWTH_COUNTERS).filter(|&n| n > 0);
     let checked = if !said.is_empty() {
         let hazard = CheckResult::hazard(format!("may be taken: {}", said.join(", ")));
-        beyond
-            .into_iter()
-            .chain(reserve)
-            .fold(hazard, CheckResult::with_fix)
+        hazard.with_fixes(beyond).with_fixes(reserve)
     } else if taken.is_some() {
-        let hazard = CheckResult::hazard("a pool was made larger while the machine ran");
-        reserve.into_iter().fold(hazard, CheckResult::with_fix)
+        CheckResult::hazard("a pool was made larger while the machine ran").with_fixes(reserve)
     } else if unread {
         CheckResult::unknown("the settings can't be read")
     } else if !pools.is_empty() {

@@ -44,8 +44,8 @@ fn check_sys_mthp(look: &SystemView<'_>) -> CheckResult {
         }
     }
     let checked = if !names.is_empty() {
-        let hazard = CheckResult::hazard(format!("given to every program: {}", names.join(", ")));
-        fixes.into_iter().fold(hazard, CheckResult::with_fix)
+        CheckResult::hazard(format!("given to every program: {}", names.join(", ")))
+            .with_fixes(fixes)
     } else if !unread.is_empty() {
         CheckResult::unknown(format!("can't be read: {}", unread.join(", ")))
     } else if !sizes.is_empty() {

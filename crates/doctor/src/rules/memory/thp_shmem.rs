@@ -60,9 +60,7 @@ fn check_sys_thp_shmem(look: &SystemView<'_>) -> CheckResult {
         }
     }
     let checked = if !said.is_empty() {
-        fixes
-            .into_iter()
-            .fold(CheckResult::hazard(said.join("; ")), CheckResult::with_fix)
+        CheckResult::hazard(said.join("; ")).with_fixes(fixes)
     } else if unread {
         CheckResult::unknown("the setting can't be read")
     } else if top == FileValue::Absent {

@@ -1,5 +1,6 @@
 //! SYS-WB: much dirty memory gathers before it is written.
 
+use crate::fix::sysctl_path;
 use crate::rules::prelude::*;
 
 const BACKGROUND_SYSCTL: &str = "vm.dirty_background_ratio";
@@ -47,13 +48,11 @@ fn check_sys_wb(look: &SystemView<'_>) -> CheckResult {
     let checked = match written {
         _ if wide.is_empty() && unread => CheckResult::unknown("the limits can't be read"),
         _ if wide.is_empty() => CheckResult::ok("limited in bytes, or to less than by default"),
-        Some(true) => fixes.into_iter().fold(
-            CheckResult::hazard(format!(
-                "{}, and mapped files are written back",
-                wide.join(", ")
-            )),
-            CheckResult::with_fix,
-        ),
+        Some(true) => CheckResult::hazard(format!(
+            "{}, and mapped files are written back",
+            wide.join(", ")
+        ))
+        .with_fixes(fixes),
         Some(false) => CheckResult::ok("the process writes to no mapped file of a disk"),
         None => CheckResult::unknown(
             "whether a program writes to mapped files of a disk is not known (--pid)",
@@ -105,10 +104,6 @@ fn are_maps_written_back(look: &SystemView<'_>) -> (Option<bool>, Option<FileRea
         Some(false)
     };
     (written, Some(read))
-}
-
-fn sysctl_path(name: &str) -> String {
-    format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
 #[cfg(test)]
