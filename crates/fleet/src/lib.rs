@@ -17,7 +17,7 @@ pub use job::{EngineFailed, EngineJob, EngineMissing, QuestionAnswer};
 pub use prepared::PreparedFolder;
 pub use question::{Question, SUMMARY_QUESTIONS};
 pub use schema::{
-    CallStackRow, CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, TraceRow, WinRow,
+    CallStackRow, CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, TableRow, TraceRow, WinRow,
     view_statements,
 };
 

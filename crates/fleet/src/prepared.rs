@@ -1,17 +1,15 @@
 //! A folder that the views of all engines are of: links to the events of many traces, and the tables beside them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use quell_event::Text;
-use serde::Serialize;
 
 use crate::find::FoundTrace;
-use crate::schema::{
-    self, CallStackRow, CodeAccountRow, MADE_TABLES, ProcessRow, RemedyRow, TraceRow, WinRow,
-};
+use crate::schema::{self, MADE_TABLES, TableRow, TraceRow};
 use crate::{Engine, Question};
 
 /// Characters with another meaning in a path within SQL, or in a pattern of files.
@@ -24,8 +22,8 @@ const ODD_CHARACTERS: &[char] = &[
 pub struct PreparedFolder {
     dir: PathBuf,
     traces: u64,
-    /// In the order of [`MADE_TABLES`].
-    tables: Vec<BufWriter<File>>,
+    /// By name.
+    tables: BTreeMap<&'static str, BufWriter<File>>,
 }
 
 impl PreparedFolder {
@@ -46,13 +44,13 @@ impl PreparedFolder {
             "{} has a character in it that SQL takes for something else: name another folder, by TMPDIR or --prepare",
             dir.display()
         );
-        let make = || -> io::Result<Vec<BufWriter<File>>> {
+        let make = || -> io::Result<BTreeMap<_, _>> {
             fs::create_dir(dir.join("events"))?;
-            let file = |(name, _): &(&str, _)| File::create_new(dir.join(format!("{name}.jsonl")));
-            MADE_TABLES
-                .iter()
-                .map(|t| file(t).map(BufWriter::new))
-                .collect()
+            let table = |(name, _): &(&'static str, _)| {
+                let file = File::create_new(dir.join(format!("{name}.jsonl")))?;
+                Ok((*name, BufWriter::new(file)))
+            };
+            MADE_TABLES.iter().map(table).collect()
         };
         let tables = make().with_context(|| format!("can't write to {}", dir.display()))?;
         Ok(Self {
@@ -60,14 +58,6 @@ impl PreparedFolder {
             traces: 0,
             tables,
         })
-    }
-
-    fn write_row(&mut self, table: usize, row: &impl Serialize) -> anyhow::Result<()> {
-        let file = &mut self.tables[table];
-        serde_json::to_writer(&mut *file, row)
-            .map_err(io::Error::from)
-            .and_then(|()| file.write_all(b"\n"))
-            .with_context(|| format!("can't write to {}", self.dir.display()))
     }
 
     /// Adds a trace. The first one's number is 0, and so on.
@@ -95,52 +85,24 @@ impl PreparedFolder {
             kernel: found.meta.kernel.to_string(),
             dir: Text::from_os_str(&found.dir).into(),
         };
-        self.write_row(0, &row)
+        self.add_rows(&[row])
     }
 
-    /// Adds a process.
+    /// Adds rows to their table.
     ///
     /// # Errors
     ///
     /// The folder can't be written to.
-    pub fn add_process(&mut self, process: &ProcessRow) -> anyhow::Result<()> {
-        self.write_row(1, process)
-    }
-
-    /// Adds a stack.
-    ///
-    /// # Errors
-    ///
-    /// The folder can't be written to.
-    pub fn add_stack(&mut self, stack: &CallStackRow) -> anyhow::Result<()> {
-        self.write_row(2, stack)
-    }
-
-    /// Adds the share of shootdowns that a remedy is expected to stop.
-    ///
-    /// # Errors
-    ///
-    /// The folder can't be written to.
-    pub fn add_remedy(&mut self, remedy: &RemedyRow) -> anyhow::Result<()> {
-        self.write_row(3, remedy)
-    }
-
-    /// Adds the cost of memory management in one function.
-    ///
-    /// # Errors
-    ///
-    /// The folder can't be written to.
-    pub fn add_account(&mut self, row: &CodeAccountRow) -> anyhow::Result<()> {
-        self.write_row(4, row)
-    }
-
-    /// Adds the gain that a remedy could have.
-    ///
-    /// # Errors
-    ///
-    /// The folder can't be written to.
-    pub fn add_win(&mut self, row: &WinRow) -> anyhow::Result<()> {
-        self.write_row(5, row)
+    pub fn add_rows<R: TableRow>(&mut self, rows: &[R]) -> anyhow::Result<()> {
+        let file = self.tables.get_mut(R::TABLE).context("no such table")?;
+        let mut write = || -> io::Result<()> {
+            for row in rows {
+                serde_json::to_writer(&mut *file, row)?;
+                file.write_all(b"\n")?;
+            }
+            Ok(())
+        };
+        write().with_context(|| format!("can't write to {}", self.dir.display()))
     }
 
     /// Ends it: writes the buffered lines, the definitions of the views, and the questions. Returns the folder's path.
@@ -151,7 +113,7 @@ impl PreparedFolder {
     pub fn end(self) -> anyhow::Result<String> {
         let dir = self.dir.clone();
         let write = || -> io::Result<String> {
-            for table in self.tables {
+            for table in self.tables.into_values() {
                 table.into_inner()?.flush()?;
             }
             let text = self.dir.to_string_lossy().into_owned();
@@ -180,6 +142,7 @@ mod tests {
     use quell_event::trace::{TraceMeta, TraceWriter};
 
     use super::*;
+    use crate::CallStackRow;
 
     /// Check that a prepared folder leads to the events by plain names, and has its tables and definitions.
     #[test]
@@ -195,10 +158,10 @@ mod tests {
         let mut prepared = PreparedFolder::begin(&out).unwrap();
         prepared.add_trace(&found[0], 3).unwrap();
         prepared
-            .add_stack(&CallStackRow {
+            .add_rows(&[CallStackRow {
                 frames: "a\nb".to_owned(),
                 ..CallStackRow::default()
-            })
+            }])
             .unwrap();
         let text = prepared.end().unwrap();
         let link = out.join("events/00000000-00000.parquet");

@@ -4,207 +4,174 @@ use serde::Serialize;
 
 use crate::Engine;
 
-/// A trace.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct TraceRow {
-    /// Its number, from 0, which ties all tables together.
-    pub trace: u64,
-    /// The machine's name.
-    pub host: String,
-    /// When it began, ns since 1970.
-    pub start_ns: u64,
-    /// The same moment, of the clock of `t_ns`.
-    pub start_monotonic_ns: u64,
-    /// How long it was recorded, ns.
-    pub traced_ns: u64,
-    /// 0 for the last period (7 days), 1 for the one before, and so on.
-    pub period: u64,
-    /// CPUs of the machine.
-    pub cpus: u32,
-    /// The kernel's release.
-    pub kernel: String,
-    /// Where it lies.
-    pub dir: String,
+/// A type that a column of a table may have.
+trait ColumnType {
+    /// A column is text, or else a number.
+    const IS_TEXT: bool = false;
 }
 
-/// A process, from a time to a time.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct ProcessRow {
-    /// The trace.
-    pub trace: u64,
-    /// The process.
-    pub pid: u32,
-    /// From when on this holds, as `t_ns`.
-    pub from_ns: i64,
-    /// Until when.
-    pub to_ns: i64,
-    /// The last part of its executable's path, or its name in brackets where it has none.
-    pub program: String,
-    /// The executable's build id, empty where there is none.
-    pub build_id: String,
-    /// The executable.
-    pub exe: String,
-    /// The most likely asker for memory there: an allocator or runtime.
-    pub asker: String,
+impl ColumnType for u32 {}
+impl ColumnType for u64 {}
+impl ColumnType for i64 {}
+
+impl ColumnType for &str {
+    const IS_TEXT: bool = true;
 }
 
-/// A stack.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct CallStackRow {
-    /// The trace.
-    pub trace: u64,
-    /// Its number there: `user_stack` or `kernel_stack` of events.
-    pub stack: u32,
-    /// `user` or `kernel`.
-    pub kind: &'static str,
-    /// A frame a line, the innermost first.
-    pub frames: String,
-    /// The frame that called: the innermost that is no mere wrapper of a system call.
-    pub caller: String,
-    /// The asker: an allocator, `own calls`, `ending threads`; empty for the kernel's.
-    pub asker: String,
+impl ColumnType for String {
+    const IS_TEXT: bool = true;
 }
 
-/// The share of shootdowns that a remedy is expected to stop.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RemedyRow {
-    /// Who asks.
-    pub asker: String,
-    /// Why.
-    pub cause: String,
-    /// The remedy.
-    pub remedy: String,
-    /// The share that it is expected to stop, in thousandths.
-    pub permille: u32,
+/// A row of a table that is made.
+pub trait TableRow: Serialize {
+    /// The table's name.
+    const TABLE: &'static str;
 }
 
-/// The cost of memory management in one function of a process.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct CodeAccountRow {
-    /// The trace.
-    pub trace: u64,
-    /// The process.
-    pub pid: u32,
-    /// As of [`ProcessRow`]; `[kernel]` of the kernel's own threads.
-    pub program: String,
-    /// As of [`ProcessRow`].
-    pub build_id: String,
-    /// The work that the kernel did.
-    pub mechanism: String,
-    /// The part of that work.
-    pub part: String,
-    /// The function that had it done, with its file; empty where it is not known.
-    pub code: String,
-    /// Samples of CPU time.
-    pub samples: u64,
-    /// The CPU time that they stand for, ns.
-    pub cpu_ns: u64,
-    /// How often a thread was made to sleep.
-    pub waits: u64,
-    /// How long those sleeps took, ns.
-    pub blocked_ns: u64,
+/// Declares each table once: the row that is written, and the columns that the views read.
+macro_rules! made_tables {
+    ($(
+        $(#[$about:meta])*
+        $table:literal $row:ident {
+            $($(#[$about_column:meta])* $column:ident: $kind:ty,)+
+        }
+    )+) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, Default, Serialize)]
+            pub struct $row {
+                $($(#[$about_column])* pub $column: $kind,)+
+            }
+
+            impl TableRow for $row {
+                const TABLE: &'static str = $table;
+            }
+        )+
+
+        /// Tables that are made: name and columns. `true` is text, else it is a number.
+        pub const MADE_TABLES: &[(&str, &[(&str, bool)])] = &[$(
+            ($table, &[$((stringify!($column), <$kind as ColumnType>::IS_TEXT),)+]),
+        )+];
+    };
 }
 
-/// The most that a remedy could win for one origin of a process.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct WinRow {
-    /// The trace.
-    pub trace: u64,
-    /// The process.
-    pub pid: u32,
-    /// As of [`ProcessRow`].
-    pub program: String,
-    /// As of [`ProcessRow`].
-    pub build_id: String,
-    /// Whose calls.
-    pub asker: String,
-    /// The remedy.
-    pub remedy: String,
-    /// CPU time, ns.
-    pub cpu_ns: u64,
-    /// Time in which threads slept for it, ns.
-    pub blocked_ns: u64,
-}
+made_tables! {
+    /// A trace.
+    "traces" TraceRow {
+        /// Its number, from 0, which ties all tables together.
+        trace: u64,
+        /// The machine's name.
+        host: String,
+        /// When it began, ns since 1970.
+        start_ns: u64,
+        /// The same moment, of the clock of `t_ns`.
+        start_monotonic_ns: u64,
+        /// How long it was recorded, ns.
+        traced_ns: u64,
+        /// 0 for the last period (7 days), 1 for the one before, and so on.
+        period: u64,
+        /// CPUs of the machine.
+        cpus: u32,
+        /// The kernel's release.
+        kernel: String,
+        /// Where it lies.
+        dir: String,
+    }
 
-/// Tables that are made: name and columns. `true` is text, else it is a number.
-pub const MADE_TABLES: [(&str, &[(&str, bool)]); 6] = [
-    (
-        "traces",
-        &[
-            ("trace", false),
-            ("host", true),
-            ("start_ns", false),
-            ("start_monotonic_ns", false),
-            ("traced_ns", false),
-            ("period", false),
-            ("cpus", false),
-            ("kernel", true),
-            ("dir", true),
-        ],
-    ),
-    (
-        "processes",
-        &[
-            ("trace", false),
-            ("pid", false),
-            ("from_ns", false),
-            ("to_ns", false),
-            ("program", true),
-            ("build_id", true),
-            ("exe", true),
-            ("asker", true),
-        ],
-    ),
-    (
-        "stacks",
-        &[
-            ("trace", false),
-            ("stack", false),
-            ("kind", true),
-            ("frames", true),
-            ("caller", true),
-            ("asker", true),
-        ],
-    ),
-    (
-        "remedies",
-        &[
-            ("asker", true),
-            ("cause", true),
-            ("remedy", true),
-            ("permille", false),
-        ],
-    ),
-    (
-        "account",
-        &[
-            ("trace", false),
-            ("pid", false),
-            ("program", true),
-            ("build_id", true),
-            ("mechanism", true),
-            ("part", true),
-            ("code", true),
-            ("samples", false),
-            ("cpu_ns", false),
-            ("waits", false),
-            ("blocked_ns", false),
-        ],
-    ),
-    (
-        "wins",
-        &[
-            ("trace", false),
-            ("pid", false),
-            ("program", true),
-            ("build_id", true),
-            ("asker", true),
-            ("remedy", true),
-            ("cpu_ns", false),
-            ("blocked_ns", false),
-        ],
-    ),
-];
+    /// A process, from a time to a time.
+    "processes" ProcessRow {
+        /// The trace.
+        trace: u64,
+        /// The process.
+        pid: u32,
+        /// From when on this holds, as `t_ns`.
+        from_ns: i64,
+        /// Until when.
+        to_ns: i64,
+        /// The last part of its executable's path, or its name in brackets where it has none.
+        program: String,
+        /// The executable's build id, empty where there is none.
+        build_id: String,
+        /// The executable.
+        exe: String,
+        /// The most likely asker for memory there: an allocator or runtime.
+        asker: String,
+    }
+
+    /// A stack.
+    "stacks" CallStackRow {
+        /// The trace.
+        trace: u64,
+        /// Its number there: `user_stack` or `kernel_stack` of events.
+        stack: u32,
+        /// `user` or `kernel`.
+        kind: &'static str,
+        /// A frame a line, the innermost first.
+        frames: String,
+        /// The frame that called: the innermost that is no mere wrapper of a system call.
+        caller: String,
+        /// The asker: an allocator, `own calls`, `ending threads`; empty for the kernel's.
+        asker: String,
+    }
+
+    /// The share of shootdowns that a remedy is expected to stop.
+    "remedies" RemedyRow {
+        /// Who asks.
+        asker: String,
+        /// Why.
+        cause: String,
+        /// The remedy.
+        remedy: String,
+        /// The share that it is expected to stop, in thousandths.
+        permille: u32,
+    }
+
+    /// The cost of memory management in one function of a process.
+    "account" CodeAccountRow {
+        /// The trace.
+        trace: u64,
+        /// The process.
+        pid: u32,
+        /// As of [`ProcessRow`]; `[kernel]` of the kernel's own threads.
+        program: String,
+        /// As of [`ProcessRow`].
+        build_id: String,
+        /// The work that the kernel did.
+        mechanism: String,
+        /// The part of that work.
+        part: String,
+        /// The function that had it done, with its file; empty where it is not known.
+        code: String,
+        /// Samples of CPU time.
+        samples: u64,
+        /// The CPU time that they stand for, ns.
+        cpu_ns: u64,
+        /// How often a thread was made to sleep.
+        waits: u64,
+        /// How long those sleeps took, ns.
+        blocked_ns: u64,
+    }
+
+    /// The most that a remedy could win for one origin of a process.
+    "wins" WinRow {
+        /// The trace.
+        trace: u64,
+        /// The process.
+        pid: u32,
+        /// As of [`ProcessRow`].
+        program: String,
+        /// As of [`ProcessRow`].
+        build_id: String,
+        /// Whose calls.
+        asker: String,
+        /// The remedy.
+        remedy: String,
+        /// CPU time, ns.
+        cpu_ns: u64,
+        /// Time in which threads slept for it, ns.
+        blocked_ns: u64,
+    }
+}
 
 /// Columns of the events: the name in the views, and the expression that makes it. Unsigned numbers of 64 bits are of another
 /// type in each engine, so all are made signed; truth is 0 or 1, which can be summed up.
@@ -343,7 +310,7 @@ mod tests {
         for (row, (name, columns)) in rows.iter().zip(MADE_TABLES) {
             let row = row.as_object().unwrap();
             assert_eq!(row.len(), columns.len(), "{name}");
-            for (column, text) in columns {
+            for (column, text) in *columns {
                 assert_eq!(row[*column].is_string(), *text, "{name}.{column}");
             }
         }

@@ -36,12 +36,12 @@ pub(crate) fn fill_tables(
     mut passed: impl FnMut(&'static str, String),
 ) -> anyhow::Result<String> {
     for row in table::table() {
-        prepared.add_remedy(&RemedyRow {
+        prepared.add_rows(&[RemedyRow {
             asker: row.asker.to_owned(),
             cause: row.cause.name().to_owned(),
             remedy: row.remedy,
             permille: row.permille,
-        })?;
+        }])?;
     }
     for (found, period) in std::mem::take(&mut choice.traces) {
         on_trace();
@@ -62,18 +62,10 @@ pub(crate) fn fill_tables(
         }
         prepared.add_trace(&found, period)?;
         choice.traces.push((found, period));
-        for process in &flat.processes {
-            prepared.add_process(process)?;
-        }
-        for stack in &flat.stacks {
-            prepared.add_stack(stack)?;
-        }
-        for row in &flat.account {
-            prepared.add_account(row)?;
-        }
-        for row in &flat.wins {
-            prepared.add_win(row)?;
-        }
+        prepared.add_rows(&flat.processes)?;
+        prepared.add_rows(&flat.stacks)?;
+        prepared.add_rows(&flat.account)?;
+        prepared.add_rows(&flat.wins)?;
     }
     prepared.end()
 }
