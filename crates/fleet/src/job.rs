@@ -9,8 +9,8 @@ use std::{fmt, io, thread};
 
 use anyhow::Context as _;
 use quell_event::text::{clean_text, is_plain};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::{Engine, Question, view_statements};
 
@@ -49,45 +49,23 @@ pub struct QuestionAnswer {
     pub rows: Vec<Vec<Value>>,
 }
 
-/// Python has no such module, or there is no Python.
+/// Why an engine gave no answers.
 #[derive(Debug)]
-pub struct EngineMissing(String);
+pub enum EngineError {
+    /// Python has no such module, or there is no Python.
+    Missing(String),
+    /// The engine was there, and failed.
+    Failed(String),
+}
 
-impl fmt::Display for EngineMissing {
+impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let (Self::Missing(text) | Self::Failed(text)) = self;
+        f.write_str(text)
     }
 }
 
-impl std::error::Error for EngineMissing {}
-
-/// The engine was there, and failed.
-#[derive(Debug)]
-pub struct EngineFailed(String);
-
-impl fmt::Display for EngineFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for EngineFailed {}
-
-#[derive(Serialize)]
-struct JobRequest<'a> {
-    engine: &'static str,
-    dir: &'a str,
-    memory: String,
-    views: Vec<String>,
-    questions: Vec<AskedQuestion>,
-    limit: Option<usize>,
-}
-
-#[derive(Serialize)]
-struct AskedQuestion {
-    name: &'static str,
-    sql: &'static str,
-}
+impl std::error::Error for EngineError {}
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -113,7 +91,7 @@ impl EngineJob<'_> {
     ///
     /// # Errors
     ///
-    /// [`EngineMissing`] where there is no Python or no engine; [`EngineFailed`], with the engine's message.
+    /// [`EngineError`], with the engine's message where it failed.
     pub fn run(
         &self,
         mut each: impl FnMut(QuestionAnswer) -> anyhow::Result<()>,
@@ -132,7 +110,7 @@ impl EngineJob<'_> {
             Err(err) if err.kind() == io::ErrorKind::NotFound => {
                 let text =
                     format!("there is no {python}: install Python 3, or name one with --python");
-                return Err(EngineMissing(text).into());
+                return Err(EngineError::Missing(text).into());
             }
             Err(err) => return Err(err).with_context(|| format!("can't start {python}")),
         };
@@ -192,36 +170,33 @@ impl EngineJob<'_> {
             } else {
                 error_line(&said)
             };
-            return Err(EngineFailed(format!("{engine} failed: {what}")).into());
+            return Err(EngineError::Failed(format!("{engine} failed: {what}")).into());
         }
         Ok(())
     }
 
-    fn request(&self) -> JobRequest<'_> {
-        let asked = |q: &Question| AskedQuestion {
-            name: q.name,
-            sql: q.sql,
-        };
-        JobRequest {
-            engine: self.engine.name(),
-            dir: self.dir,
-            memory: format!("{}m", memory_mb()),
-            views: view_statements(self.engine, self.dir),
-            questions: self.questions.iter().map(asked).collect(),
-            limit: self.limit,
-        }
+    /// The job as `runner.py` reads it.
+    fn request(&self) -> Value {
+        json!({
+            "engine": self.engine.name(),
+            "dir": self.dir,
+            "memory": format!("{}m", memory_mb()),
+            "views": view_statements(self.engine, self.dir),
+            "questions": self.questions,
+            "limit": self.limit,
+        })
     }
 
-    fn missing_module(&self, module: &str) -> EngineMissing {
+    /// How to install a module, whose package has the same name.
+    fn missing_module(&self, module: &str) -> EngineError {
         let python = self.python.display();
-        let package = self.engine.pypi_package();
         let java = match self.engine {
             Engine::DuckDb => "",
             Engine::Spark => " (it needs Java 17 too)",
         };
-        EngineMissing(format!(
-            "{python} has no module {module}{java}: '{python} -m pip install {package}'; or in an environment of its own: \
-             'python3 -m venv fleet && fleet/bin/pip install {package}', and --python fleet/bin/python"
+        EngineError::Missing(format!(
+            "{python} has no module {module}{java}: '{python} -m pip install {module}'; or in an environment of its own: \
+             'python3 -m venv fleet && fleet/bin/pip install {module}', and --python fleet/bin/python"
         ))
     }
 }
@@ -266,9 +241,9 @@ mod tests {
     /// Check that an engine's answer holds nothing that a terminal acts on, and keeps its lines.
     #[test]
     fn answers_are_cleaned() {
-        let mut values = [serde_json::json!("a\u{1b}[31m\nb\u{202e}"), 7.into()];
+        let mut values = [json!("a\u{1b}[31m\nb\u{202e}"), 7.into()];
         values.iter_mut().for_each(clean_value);
-        assert_eq!(values, [serde_json::json!("a?[31m\nb?"), 7.into()]);
+        assert_eq!(values, [json!("a?[31m\nb?"), 7.into()]);
     }
 
     fn ask(python: &str) -> anyhow::Result<Vec<QuestionAnswer>> {
@@ -314,9 +289,11 @@ mod tests {
     #[test]
     fn failures() {
         let dir = tempfile::tempdir().unwrap();
+        let is_missing =
+            |err: &anyhow::Error| matches!(err.downcast_ref(), Some(EngineError::Missing(_)));
         let none = ask("/nowhere/python3").unwrap_err();
         assert!(
-            none.is::<EngineMissing>() && none.to_string().contains("install Python 3"),
+            is_missing(&none) && none.to_string().contains("install Python 3"),
             "{none}"
         );
         let err = ask(&python(
@@ -325,7 +302,7 @@ mod tests {
         ))
         .unwrap_err();
         assert!(
-            err.is::<EngineMissing>() && err.to_string().contains("-m pip install duckdb"),
+            is_missing(&err) && err.to_string().contains("-m pip install duckdb"),
             "{err}"
         );
         let err = ask(&python(
@@ -333,7 +310,7 @@ mod tests {
             "echo 'Traceback' >&2; echo 'IOError: no file' >&2; echo '  hint' >&2; exit 1",
         ))
         .unwrap_err();
-        assert!(!err.is::<EngineMissing>());
+        assert!(!is_missing(&err));
         assert_eq!(err.to_string(), "duckdb failed: IOError: no file");
         // It ended in order, but an answer is missing.
         assert!(ask(&python(dir.path(), "cat >/dev/null")).is_err());

@@ -13,7 +13,7 @@ mod schema;
 
 pub use dates::{Since, day};
 pub use find::{FoundTrace, TraceTree, find_traces};
-pub use job::{EngineFailed, EngineJob, EngineMissing, QuestionAnswer};
+pub use job::{EngineError, EngineJob, QuestionAnswer};
 pub use prepared::PreparedFolder;
 pub use question::{Question, SUMMARY_QUESTIONS};
 pub use schema::{
@@ -38,15 +38,6 @@ impl Engine {
         match self {
             Self::DuckDb => "duckdb",
             Self::Spark => "spark",
-        }
-    }
-
-    /// The package to install for it from PyPI.
-    #[must_use]
-    pub fn pypi_package(self) -> &'static str {
-        match self {
-            Self::DuckDb => "duckdb",
-            Self::Spark => "pyspark",
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The questions: SQL, a file each, whose first comment says which question it answers.
 
+use serde::Serialize;
+
 /// A question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Question {
     /// Its name on the command line.
     pub name: &'static str,

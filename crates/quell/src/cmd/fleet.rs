@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use anyhow::Context as _;
 use indicatif::ProgressBar;
 use quell_event::trace::{Trace, TraceError};
 use quell_fleet::{
-    EngineFailed, EngineJob, PreparedFolder, Question, SUMMARY_QUESTIONS, TraceTree, day,
+    EngineError, EngineJob, PreparedFolder, Question, SUMMARY_QUESTIONS, TraceTree, day,
     find_traces,
 };
 
@@ -194,11 +193,8 @@ struct Spinner(ProgressBar);
 
 impl Spinner {
     fn new(what: String) -> Self {
-        let bar = if std::io::stderr().is_terminal() {
-            ProgressBar::new_spinner().with_message(what)
-        } else {
-            ProgressBar::hidden()
-        };
+        // It draws nothing where stderr is no terminal.
+        let bar = ProgressBar::new_spinner().with_message(what);
         bar.enable_steady_tick(Duration::from_millis(500));
         Self(bar)
     }
@@ -250,7 +246,7 @@ fn prepare_folder(choice: &mut TraceChoice, out: &Path) -> anyhow::Result<ExitCo
 
 /// Names a damaged trace as the reason for an engine's failure, since the engine's own error may not name one.
 fn name_damaged_trace(err: anyhow::Error, choice: &TraceChoice) -> anyhow::Error {
-    if !err.is::<EngineFailed>() {
+    if !matches!(err.downcast_ref(), Some(EngineError::Failed(_))) {
         return err;
     }
     say!("quell: {err:#}; looking for a trace that is damaged");

@@ -64,7 +64,10 @@ pub(crate) fn complain(err: &anyhow::Error) -> ExitCode {
 /// Whether an error comes from a wrong command line or bad input, and not from a failure of the work.
 fn is_bad_input(err: &(dyn std::error::Error + 'static)) -> bool {
     err.is::<Usage>()
-        || err.is::<quell_fleet::EngineMissing>()
+        || matches!(
+            err.downcast_ref(),
+            Some(quell_fleet::EngineError::Missing(_))
+        )
         || matches!(err.downcast_ref(), Some(quell_probe::Error::Missing { .. }))
         || err
             .downcast_ref()
