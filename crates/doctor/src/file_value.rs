@@ -36,6 +36,13 @@ impl FileValue {
         Some(rest.split_once(']')?.0)
     }
 
+    /// The rest of the line that begins with this name, as /proc and cgroups have such: `Threads:` and blanks, or a blank alone.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let mut lines = self.text()?.lines();
+        let rest = lines.find_map(|l| l.strip_prefix(name)?.strip_prefix([':', ' ']))?;
+        Some(rest.trim())
+    }
+
     /// The text that goes into the finding where only a part of the file was looked for.
     pub(crate) fn shown_part(&self, found: Option<String>) -> String {
         match (found, self) {

@@ -83,12 +83,5 @@ fn event_count(files: &SystemFiles, folder: &str, event: &str) -> Option<u64> {
         FileValue::Absent => files.file(&format!("{folder}/memory.events")),
         other => other,
     };
-    let mut lines = events.text()?.lines();
-    lines.find_map(|l| {
-        l.strip_prefix(event)?
-            .strip_prefix(' ')?
-            .trim()
-            .parse()
-            .ok()
-    })
+    events.field(event)?.parse().ok()
 }

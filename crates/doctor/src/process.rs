@@ -100,10 +100,7 @@ impl AuditedProcess {
     /// A line of its status, without the name, with the part that goes into the finding.
     pub(crate) fn status_field(&self, field: &str) -> (Option<String>, FileReading) {
         let status = self.file("status");
-        let line = status.text().and_then(|text| {
-            let mut lines = text.lines();
-            lines.find_map(|l| Some(l.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
-        });
+        let line = status.field(field).map(str::to_owned);
         let shown = status.shown_part(line.clone());
         let read = FileReading::new(format!("{} {field}", self.proc_path("status")), shown);
         (line, read)
@@ -119,11 +116,8 @@ impl AuditedProcess {
     /// A sum of its smaps_rollup, bytes.
     pub(crate) fn rollup_bytes(&self, field: &str) -> (Option<u64>, FileReading) {
         let rollup = self.rollup.get_or_init(|| self.file("smaps_rollup"));
-        let kb = rollup.text().and_then(|text| {
-            let mut lines = text.lines();
-            let line = lines.find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
-            line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
-        });
+        let line = rollup.field(field);
+        let kb = line.and_then(|l| l.strip_suffix(" kB")?.trim().parse::<u64>().ok());
         let shown = rollup.shown_part(kb.map(|kb| format!("{kb} kB")));
         let read = FileReading::new(format!("{} {field}", self.proc_path("smaps_rollup")), shown);
         (kb.map(|kb| kb * 1024), read)
@@ -196,7 +190,7 @@ impl AuditedProcess {
         files.push("status".to_owned());
         let mut pinned: Vec<u32> = files
             .iter()
-            .filter_map(|file| cpus::list(&self.field_of(file, "Cpus_allowed_list")?))
+            .filter_map(|file| cpus::list(self.file(file).field("Cpus_allowed_list")?))
             .filter(|list| list.len() < online.len())
             .flatten()
             .collect();
@@ -207,13 +201,6 @@ impl AuditedProcess {
         } else {
             Vec::new()
         }
-    }
-
-    /// A line of one of its status files, without the name.
-    fn field_of(&self, file: &str, field: &str) -> Option<String> {
-        let file = self.file(file);
-        let mut lines = file.text()?.lines();
-        lines.find_map(|l| Some(l.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
     }
 
     /// The file system root that it is looked at under.

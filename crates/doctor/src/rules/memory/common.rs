@@ -19,9 +19,7 @@ pub(super) fn total_growth(look: &SystemView<'_>, counters: &[&str]) -> Option<u
 /// A counter of /proc/vmstat, with the line that goes into the finding.
 pub(super) fn read_vmstat(look: &SystemView<'_>, name: &str) -> (Option<u64>, FileReading) {
     let file = look.file("/proc/vmstat");
-    let mut lines = file.text().unwrap_or_default().lines();
-    let value: Option<u64> =
-        lines.find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
+    let value: Option<u64> = file.field(name).and_then(|n| n.parse().ok());
     let shown = file.shown_part(value.map(|n| n.to_string()));
     (
         value,

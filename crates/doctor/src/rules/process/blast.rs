@@ -19,9 +19,10 @@ fn check_proc_blast(look: &SystemView<'_>, process: &AuditedProcess) -> CheckRes
     let folder = process.proc_path("task");
     let tasks = look.numbered_files_in(&folder);
     // a thread that ended meanwhile has none
-    let allowed = tasks
-        .iter()
-        .filter_map(|task| allowed_cpus(&look.file(&format!("{task}/status"))));
+    let allowed = tasks.iter().filter_map(|task| {
+        let status = look.file(&format!("{task}/status"));
+        cpus::list(status.field("Cpus_allowed_list")?)
+    });
     let threads: Vec<Vec<u32>> = allowed.collect();
     let mut width: Vec<u32> = threads.concat();
     width.sort_unstable();
@@ -59,13 +60,6 @@ fn check_proc_blast(look: &SystemView<'_>, process: &AuditedProcess) -> CheckRes
     };
     let shown = format!("{all} threads, {pinned} pinned, on CPUs {width}");
     checked.with_reads([FileReading::new(folder, shown)])
-}
-
-/// CPUs that a thread may run on.
-fn allowed_cpus(status: &FileValue) -> Option<Vec<u32>> {
-    let mut lines = status.text()?.lines();
-    let list = lines.find_map(|l| l.strip_prefix("Cpus_allowed_list:"))?;
-    cpus::list(list.trim())
 }
 
 /// CPUs that are left for the other threads, where some are set apart.

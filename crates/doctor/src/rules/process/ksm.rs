@@ -19,10 +19,12 @@ pub(super) const PROC_KSM: AuditRule = AuditRule {
 };
 
 fn check_proc_ksm(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
+    // `ksm_merging_pages 0` and `ksm_merge_any: no` (fs/proc/base.c, proc_pid_ksm_stat). Older kernels have fewer lines.
     let stat = process.file("ksm_stat");
-    let any = ksm_stat_field(&stat, "ksm_merge_any");
-    let mergeable = ksm_stat_field(&stat, "ksm_mergeable");
-    let merged = ksm_stat_field(&stat, "ksm_merging_pages").and_then(|n| n.parse::<u64>().ok());
+    let any = stat.field("ksm_merge_any");
+    let mergeable = stat.field("ksm_mergeable");
+    let merged = stat.field("ksm_merging_pages");
+    let merged = merged.and_then(|n| n.parse::<u64>().ok());
     let marked = process.count_flagged(&["mg"]);
     let run = look.file(KSM_RUN_FILE);
     let checked = if any == Some("yes") || merged > Some(0) || marked > Some(0) {
@@ -68,13 +70,6 @@ fn check_proc_ksm(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResul
             ),
         ])
         .with_harm_counters(&["cow_ksm"])
-}
-
-/// `ksm_merging_pages 0` and `ksm_merge_any: no` (fs/proc/base.c, proc_pid_ksm_stat). Older kernels have fewer lines.
-fn ksm_stat_field<'a>(stat: &'a FileValue, name: &str) -> Option<&'a str> {
-    let mut lines = stat.text()?.lines();
-    let rest = lines.find_map(|l| l.strip_prefix(name)?.strip_prefix([':', ' ']))?;
-    Some(rest.trim())
 }
 
 #[cfg(test)]
