@@ -8,6 +8,7 @@ use quell_doctor::{
     AuditRule, AuditedProcess, Finding, FindingStatus, Fix, HarmEvidence, RuleCheck, Severity,
     SystemView, all_rules, audit_system, emit, sarif,
 };
+use quell_host::proc::Proc;
 use serde::Serialize;
 
 use crate::cli::DoctorArgs;
@@ -103,8 +104,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 fn asked_rules(args: &DoctorArgs) -> anyhow::Result<Vec<&'static str>> {
     if let Some(pid) = args.pid {
         target::process("-p", pid)?;
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if is_kernel_thread(&stat) {
+        if Proc::new("/").stat(pid).is_ok_and(|stat| stat.is_kernels()) {
             return Err(usage(format!(
                 "{pid} is a thread of the kernel: it has no memory of its own to look at"
             )));
@@ -142,15 +142,6 @@ fn least_severity_to_mend(fail_on: Option<Severity>, asked: &[&str]) -> Severity
         Severity::Info
     };
     fail_on.unwrap_or(least)
-}
-
-/// PF_KTHREAD is in field 9 of proc_pid_stat(5), which is counted from the end of the name, since a name may hold anything.
-fn is_kernel_thread(stat: &str) -> bool {
-    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let flags = rest.split_ascii_whitespace().nth(9 - 3);
-    flags
-        .and_then(|f| f.parse::<u32>().ok())
-        .is_some_and(|f| f & 0x0020_0000 != 0)
 }
 
 /// Is this finding worth knowing, though nothing is there to change?
@@ -202,14 +193,6 @@ mod tests {
             least_severity_to_mend(Some(Severity::High), &["SYS-THP"]),
             Severity::High
         );
-    }
-
-    /// Check that a thread of the kernel is known by its flags, whatever its name.
-    #[test]
-    fn kernel_threads() {
-        assert!(is_kernel_thread("2 (k) d) S 0 0 0 0 -1 2129984 0"));
-        assert!(!is_kernel_thread("2 (a) S 0 0 0 0 -1 4194304 0"));
-        assert!(!is_kernel_thread(""));
     }
 
     /// Check that what is worth knowing fails nobody where there is nothing to change.
