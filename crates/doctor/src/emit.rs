@@ -2,77 +2,41 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::str::FromStr;
 
 use quell_event::text::is_plain;
 use quell_remedy::quote;
 
 use crate::finding::{Finding, FindingStatus, Severity};
 use crate::fix::{Fix, shell_argument};
+use crate::named_set::named_set;
 
-/// Where fixes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FixFormat {
-    /// A file for /etc/sysctl.d.
-    Sysctl,
-    /// A file for /etc/tmpfiles.d.
-    Tmpfiles,
-    /// A drop-in for a service of systemd.
-    Systemd,
-    /// Parameters for the kernel's command line.
-    Cmdline,
-    /// A profile of tuned.
-    Tuned,
-    /// Options of `docker run`.
-    Docker,
-    /// A patch of a Kubernetes pod template.
-    K8s,
-    /// Commands for a shell.
-    Shell,
+named_set! {
+    /// Where fixes go.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    FixFormat {
+        /// A file for /etc/sysctl.d.
+        Sysctl = "sysctl",
+        /// A file for /etc/tmpfiles.d.
+        Tmpfiles = "tmpfiles",
+        /// A drop-in for a service of systemd.
+        Systemd = "systemd",
+        /// Parameters for the kernel's command line.
+        Cmdline = "cmdline",
+        /// A profile of tuned.
+        Tuned = "tuned",
+        /// Options of `docker run`.
+        Docker = "docker",
+        /// A patch of a Kubernetes pod template.
+        K8s = "k8s",
+        /// Commands for a shell.
+        Shell = "shell",
+    }
 }
 
 impl FixFormat {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Sysctl,
-        Self::Tmpfiles,
-        Self::Systemd,
-        Self::Cmdline,
-        Self::Tuned,
-        Self::Docker,
-        Self::K8s,
-        Self::Shell,
-    ];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sysctl => "sysctl",
-            Self::Tmpfiles => "tmpfiles",
-            Self::Systemd => "systemd",
-            Self::Cmdline => "cmdline",
-            Self::Tuned => "tuned",
-            Self::Docker => "docker",
-            Self::K8s => "k8s",
-            Self::Shell => "shell",
-        }
-    }
-
     /// A command is for now only, so that it is for the shell alone.
     fn can_hold(self, fix: &Fix) -> bool {
         fix.lasting_text().is_some() || self == Self::Shell
-    }
-}
-
-impl FromStr for FixFormat {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|f| f.name() == name);
-        found.ok_or_else(|| {
-            "write sysctl, tmpfiles, systemd, cmdline, tuned, docker, k8s or shell".to_owned()
-        })
     }
 }
 

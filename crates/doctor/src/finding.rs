@@ -1,11 +1,9 @@
 //! The findings of rules.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::Serialize;
 
 use crate::fix::Fix;
+use crate::named_set::named_set;
 
 /// Whether something is amiss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -19,57 +17,21 @@ pub enum FindingStatus {
     Hazard,
 }
 
-/// How bad it is for the profile that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing, and not to be changed for this alone.
-    Info,
-    /// Some µs, now and then.
-    Low,
-    /// Some tens of µs, or rarely more.
-    Medium,
-    /// Stalls that every user of a hot thread sees.
-    High,
-    /// ms, such as a wait for a disk.
-    Critical,
-}
-
-impl Severity {
-    /// All of them, the least first.
-    pub const ALL: [Self; 5] = [
-        Self::Info,
-        Self::Low,
-        Self::Medium,
-        Self::High,
-        Self::Critical,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Severity {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|s| s.name() == name);
-        found.ok_or_else(|| "write info, low, medium, high or critical".to_owned())
+named_set! {
+    /// How bad it is for the profile that was asked for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    Severity {
+        /// Worth knowing, and not to be changed for this alone.
+        Info = "info",
+        /// Some µs, now and then.
+        Low = "low",
+        /// Some tens of µs, or rarely more.
+        Medium = "medium",
+        /// Stalls that every user of a hot thread sees.
+        High = "high",
+        /// ms, such as a wait for a disk.
+        Critical = "critical",
     }
 }
 
