@@ -93,6 +93,11 @@ impl CheckResult {
         self
     }
 
+    /// Adds advice, where no setting helps.
+    pub(crate) fn with_advice(self, text: impl Into<String>) -> Self {
+        self.with_fix(Fix::Advice(text.into()))
+    }
+
     /// As bad as this, and not as the rule says.
     pub(crate) fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = Some(severity);

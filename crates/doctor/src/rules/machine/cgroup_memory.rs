@@ -91,11 +91,11 @@ fn add_limit_fixes(
             } else {
                 "MemoryLimit="
             };
-            checked.with_fix(Fix::Advice(format!(
+            checked.with_advice(format!(
                 "cgroup: raise {} above what the program and the files it reads need, now {} bytes (systemd: \
                  {directive})",
                 limit.path, limit.bytes
-            )))
+            ))
         };
     }
     let swap = look.file(&format!("{}/memory.swap.max", cgroup.folder));

@@ -49,11 +49,10 @@ fn check_sys_clock(look: &SystemView<'_>) -> CheckResult {
             .with_fix(Fix::Cmdline("clocksource=tsc".to_owned()))
             .with_fix(Fix::Cmdline("tsc=reliable".to_owned())),
         // the kernel has found it to run unevenly: forcing it would be worse than a slow clock
-        (_, name) if SLOW_CLOCKS.contains(&name) => CheckResult::hazard(name).with_fix(Fix::Advice(
+        (_, name) if SLOW_CLOCKS.contains(&name) => CheckResult::hazard(name).with_advice(
             "machine: the kernel's log says why it gave tsc up ('Marking TSC unstable'); firmware or host can \
-             mend that, and tsc=reliable only hides it"
-                .to_owned(),
-        )),
+             mend that, and tsc=reliable only hides it",
+        ),
         (_, XEN_CLOCK) => CheckResult::unknown("'xen' is slow only where the kernel's log says 'VDSO_CLOCKMODE_PVCLOCK not supported'"),
         (FileValue::Absent, _) => CheckResult::unknown("this kernel does not say which clock it uses"),
         (FileValue::Refused(_), _) => CheckResult::unknown("the clock can't be read"),

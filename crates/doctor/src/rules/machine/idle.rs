@@ -106,9 +106,9 @@ fn deep_sleep_hazard(look: &SystemView<'_>, driver: &str, deep: &[u32], hot: boo
     for path in limits.filter(|path| hot && look.file(path) != FileValue::Absent) {
         checked = checked.with_fix(Fix::set_file(path, MAX_SHALLOW_WAKE_UP_US.to_string()));
     }
-    checked = checked.with_fix(Fix::Advice(format!(
+    checked = checked.with_advice(format!(
         "program: hold {DMA_LATENCY_FILE} open, with 0 written to it, while it runs"
-    )));
+    ));
     // without intel_idle the firmware's states are used instead (drivers/acpi/processor_idle.c)
     let parameters: &[&str] = match driver {
         "intel_idle" => &["intel_idle.max_cstate=0", "processor.max_cstate=1"],

@@ -40,10 +40,10 @@ fn judge_invlpgb(look: &SystemView<'_>, has: bool) -> CheckResult {
         (false, ..) => CheckResult::ok("this processor has no INVLPGB"),
         (_, None, _) => CheckResult::unknown("the kernel's version can't be read"),
         (_, Some(false), _) => CheckResult::hazard("this kernel does not use the processor's INVLPGB")
-            .with_fix(Fix::Advice("kernel: 6.15 or later".to_owned())),
+            .with_advice("kernel: 6.15 or later"),
         // the kernel gives INVLPGB up with PCID (arch/x86/kernel/cpu/cpuid-deps.c)
         (_, _, Some(false)) => CheckResult::hazard("the kernel gives INVLPGB up, because it has no PCID")
-            .with_fix(Fix::Advice("see CPU-PCID".to_owned())),
+            .with_advice("see CPU-PCID"),
         _ => CheckResult::ok("the kernel uses INVLPGB for processes that run on many CPUs")
             .with_note("what is flushed by INVLPGB is no shootdown: it interrupts nobody and is counted nowhere"),
     };

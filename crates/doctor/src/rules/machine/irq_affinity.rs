@@ -102,7 +102,7 @@ fn add_affinity_fixes(
     later: bool,
 ) -> CheckResult {
     if rest.is_empty() {
-        return checked.with_fix(Fix::Advice("leave a CPU to the kernel".to_owned()));
+        return checked.with_advice("leave a CPU to the kernel");
     }
     let mut checked = checked;
     let others = cpus::text(rest);
@@ -127,10 +127,10 @@ fn add_affinity_fixes(
     }
     checked = checked.with_fix(Fix::Cmdline(format!("irqaffinity={others}")));
     if look.is_running("irqbalance") {
-        checked = checked.with_fix(Fix::Advice(format!(
+        checked = checked.with_advice(format!(
             "irqbalance: IRQBALANCE_BANNED_CPULIST={} in /etc/default/irqbalance or /etc/sysconfig/irqbalance",
             cpus::text(hot)
-        )));
+        ));
     }
     checked
 }

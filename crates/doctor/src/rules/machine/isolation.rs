@@ -65,10 +65,10 @@ fn check_cpu_iso(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
         let mut checked = CheckResult::hazard(said.join("; "));
         if !shared.is_empty() {
             checked = checked
-                .with_fix(Fix::Advice(format!(
+                .with_advice(format!(
                     "cgroup v2: a cgroup with cpuset.cpus={list} and cpuset.cpus.partition=isolated, and the \
                      program in it, sets them apart without a restart"
-                )))
+                ))
                 .with_fix(Fix::Cmdline(format!("isolcpus={list}")));
         }
         if !ticked.is_empty() {
@@ -90,17 +90,17 @@ fn add_tick_fixes(checked: CheckResult, full: &FileValue, hot: &[u32]) -> CheckR
     // the kernel takes the CPU that it starts on from the list (kernel/time/tick-sched.c, tick_nohz_init)
     let list = cpus::text(&cpus_without(hot, &[0]));
     let checked = if hot.contains(&0) {
-        checked.with_fix(Fix::Advice(
-            "program: run it on another CPU than 0, which keeps the time and can't be without ticks".to_owned(),
-        ))
+        checked.with_advice(
+            "program: run it on another CPU than 0, which keeps the time and can't be without ticks",
+        )
     } else {
         checked
     };
     match full {
         _ if list.is_empty() => checked,
-        FileValue::Absent => checked.with_fix(Fix::Advice(format!(
+        FileValue::Absent => checked.with_advice(format!(
             "kernel: one with CONFIG_NO_HZ_FULL, which this one lacks, and nohz_full={list}"
-        ))),
+        )),
         _ => checked.with_fix(Fix::Cmdline(format!("nohz_full={list}"))),
     }
 }

@@ -59,7 +59,7 @@ fn missing_flag(look: &SystemView<'_>, flag: &str, switch: &str) -> CheckResult 
             ),
         )
     };
-    CheckResult::hazard(said).with_fix(Fix::Advice(advice))
+    CheckResult::hazard(said).with_advice(advice)
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn judge_pv_flush(look: &SystemView<'_>, ways: &[Silent]) -> CheckResult {
     let checked = match way {
         None => CheckResult::ok("no hypervisor flushes for this machine"),
         Some(_) if off => CheckResult::ok("the hypervisor offers it, and 'nopv' turns it off"),
-        Some(way) => CheckResult::hazard(way.to_string()).with_fix(Fix::Advice(advice.to_owned())),
+        Some(way) => CheckResult::hazard(way.to_string()).with_advice(advice),
     };
     checked.with_reads([FileReading::new("CPUID 4000_0000h and following", said)])
 }

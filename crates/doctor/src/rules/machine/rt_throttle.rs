@@ -117,9 +117,9 @@ fn serve_hazard(
     .with_severity(Severity::Low);
     let hot = look.hot_cpus();
     if hot.is_empty() || servers.is_empty() {
-        return checked.with_fix(Fix::Advice(format!(
+        return checked.with_advice(format!(
             "real-time: write 0 to {FAIR_SERVERS_FOLDER}/cpuN/runtime of the CPUs of these threads"
-        )));
+        ));
     }
     for (path, ns) in servers {
         if *ns != Some(0) {

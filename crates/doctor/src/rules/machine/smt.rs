@@ -81,10 +81,10 @@ fn shared_core_hazard(
             }
         }
         return checked
-            .with_fix(Fix::Advice(format!(
+            .with_advice(format!(
                 "make CPUs {} the hot ones, the first threads of their cores: then 'nosmt' takes the others away",
                 cpus::text(firsts)
-            )))
+            ))
             .with_note(format!(
                 "not 'nosmt' as it is: it keeps the first thread of each core, and takes hot CPUs of {} away",
                 cpus::text(hot)

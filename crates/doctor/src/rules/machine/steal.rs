@@ -57,10 +57,9 @@ fn steal_hazard(stolen: u64, total: Option<u64>) -> CheckResult {
         ),
         None => ("the host took time away".to_owned(), stolen > 1),
     };
-    let checked = CheckResult::hazard(said).with_fix(Fix::Advice(
-        "host: pin this machine's vCPUs to CPUs of their own, and don't give those to others"
-            .to_owned(),
-    ));
+    let checked = CheckResult::hazard(said).with_advice(
+        "host: pin this machine's vCPUs to CPUs of their own, and don't give those to others",
+    );
     if much {
         checked
     } else {

@@ -31,10 +31,9 @@ fn check_sys_balloon(look: &SystemView<'_>) -> CheckResult {
     let bare = look.cpu_flag("hypervisor") == Some(false);
     let checked = match common::total_growth(look, &BALLOON_COUNTERS) {
         Some(n) if n > 0 => CheckResult::hazard("the host took pages while this machine ran")
-            .with_fix(Fix::Advice(
-            "host: give this machine all its memory, with no balloon or one that stays as it is"
-                .to_owned(),
-        )),
+            .with_advice(
+            "host: give this machine all its memory, with no balloon or one that stays as it is",
+        ),
         _ if bare => CheckResult::ok("no host: this is no virtual machine"),
         _ if !readable => CheckResult::unknown("/proc/vmstat can't be read"),
         _ if !counts => CheckResult::ok("this kernel has no balloon"),

@@ -30,7 +30,7 @@ fn check_sys_swap(look: &SystemView<'_>) -> CheckResult {
             CheckResult::hazard(format!("swapped to {}{through}", areas.join(", ")))
                 .with_fix(Fix::Command("swapoff -a".to_owned()))
                 .with_fix(Fix::Mask("swap.target"))
-                .with_fix(Fix::Advice("/etc/fstab: remove the lines of type swap".to_owned()))
+                .with_advice("/etc/fstab: remove the lines of type swap")
                 .with_fix(Fix::Directive("MemorySwapMax=0".to_owned()))
                 .with_note("MemorySwapMax=0 keeps one service from it, where the others are to have swap (cgroup v2)")
         }

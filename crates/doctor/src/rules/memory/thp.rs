@@ -32,10 +32,10 @@ fn check_sys_thp(look: &SystemView<'_>) -> CheckResult {
             // a fix for all would take them from who wants them
             match (want, suffer) {
                 (Some(_), None) => checked.with_severity(Severity::Info),
-                (Some(_), Some(suffer)) => checked.with_fix(Fix::Advice(format!(
+                (Some(_), Some(suffer)) => checked.with_advice(format!(
                     "by process: start {suffer} with PR_SET_THP_DISABLE (systemd: MemoryTHP=), and leave the \
                      setting for all as it is"
-                ))),
+                )),
                 (None, _) => checked
                     .with_fix(Fix::set_file(THP_ENABLED_FILE, "madvise"))
                     .with_fix(Fix::Cmdline("transparent_hugepage=madvise".to_owned())),

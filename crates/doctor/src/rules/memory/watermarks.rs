@@ -62,10 +62,9 @@ fn check_sys_wmark(look: &SystemView<'_>) -> CheckResult {
                 }
                 _ => checked,
             };
-            checked.with_fix(Fix::Advice(
-                "sysctl.d: raise vm.min_free_kbytes if it goes on, to no more than 1 % of memory for each node"
-                    .to_owned(),
-            ))
+            checked.with_advice(
+                "sysctl.d: raise vm.min_free_kbytes if it goes on, to no more than 1 % of memory for each node",
+            )
         }
         (_, Some(n)) if n > 0 => boosted(CheckResult::hazard(format!(
             "kswapd is boosted, by up to {} % of the high watermark",

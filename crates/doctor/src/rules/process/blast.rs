@@ -46,11 +46,10 @@ fn check_proc_blast(look: &SystemView<'_>, process: &AuditedProcess) -> CheckRes
             let checked = CheckResult::hazard(format!(
                 "{pinned} of {all} threads are pinned, and the others share their memory"
             ))
-            .with_fix(Fix::Advice(
+            .with_advice(
                 "program: map and unmap before the pinned threads start, or move the other threads to a process \
-                 of their own with shared memory between the two"
-                    .to_owned(),
-            ));
+                 of their own with shared memory between the two",
+            );
             match housekeeping_cpus(look, &apart) {
                 // what starts pinned elsewhere pins itself, which a service's CPUAffinity= doesn't forbid
                 Some(rest) => checked.with_fix(Fix::Directive(format!("CPUAffinity={rest}"))),

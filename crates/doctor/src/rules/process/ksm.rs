@@ -34,11 +34,10 @@ fn check_proc_ksm(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResul
             marked.map_or("an unknown number of".to_owned(), |n| n.to_string()),
             any.unwrap_or("not known"),
         ))
-        .with_fix(Fix::Advice(
+        .with_advice(
             "program: prctl(PR_SET_MEMORY_MERGE, 0, 0, 0, 0), or madvise(MADV_UNMERGEABLE) where it asked for \
-             merging itself"
-                .to_owned(),
-        ))
+             merging itself",
+        )
         .with_fix(Fix::Directive("MemoryKSM=no".to_owned()));
         match run.number() {
             Some(0 | 2) if merged == Some(0) => hazard

@@ -30,11 +30,10 @@ fn check_proc_lazyfree(_: &SystemView<'_>, process: &AuditedProcess) -> CheckRes
                     jemalloc_conf::with_wanted_conf(CheckResult::hazard(""), found, seen)
                 });
             checked.fixes.extend(knobs.fixes);
-            checked.with_fix(Fix::Advice(
+            checked.with_advice(
                 "program: don't call madvise(MADV_FREE) while others work, and see the ALLOC-* rules for its \
-                 allocator"
-                    .to_owned(),
-            ))
+                 allocator",
+            )
         }
         None => {
             CheckResult::unknown("what it gave back can't be read (CAP_SYS_PTRACE or CAP_PERFMON)")

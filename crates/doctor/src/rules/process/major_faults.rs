@@ -42,9 +42,7 @@ fn check_proc_majflt(look: &SystemView<'_>, process: &AuditedProcess) -> CheckRe
 
 fn major_fault_hazard(said: String) -> CheckResult {
     CheckResult::hazard(said)
-        .with_fix(Fix::Advice(
-            "program: mlockall(MCL_CURRENT | MCL_FUTURE) at the start".to_owned(),
-        ))
+        .with_advice("program: mlockall(MCL_CURRENT | MCL_FUTURE) at the start")
         .with_fix(Fix::Directive("LimitMEMLOCK=infinity".to_owned()))
 }
 

@@ -27,15 +27,13 @@ fn check_proc_minflt(look: &SystemView<'_>, process: &AuditedProcess) -> CheckRe
     let checked = match grown {
         0 => CheckResult::ok("no page fault in any thread"),
         n => CheckResult::hazard(format!("{n} page faults in all of its threads"))
-            .with_fix(Fix::Advice(
+            .with_advice(
                 "program: map with MAP_POPULATE, or touch memory by madvise(MADV_POPULATE_WRITE) (Linux 5.14), \
-                 before the work starts"
-                    .to_owned(),
-            ))
-            .with_fix(Fix::Advice(
-                "program: mlockall(MCL_CURRENT | MCL_FUTURE), which also touches all that is mapped later"
-                    .to_owned(),
-            ))
+                 before the work starts",
+            )
+            .with_advice(
+                "program: mlockall(MCL_CURRENT | MCL_FUTURE), which also touches all that is mapped later",
+            )
             .with_fix(Fix::Directive("LimitMEMLOCK=infinity".to_owned()))
             .with_note("an allocator that gives memory back makes page faults again: see ALLOC-*"),
     };

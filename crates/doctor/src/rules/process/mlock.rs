@@ -37,9 +37,7 @@ fn check_proc_mlock(_: &SystemView<'_>, process: &AuditedProcess) -> CheckResult
                 "{} kB of it are resident and not locked",
                 bytes >> 10
             ))
-            .with_fix(Fix::Advice(
-                "program: mlockall(MCL_CURRENT | MCL_FUTURE) at the start".to_owned(),
-            ))
+            .with_advice("program: mlockall(MCL_CURRENT | MCL_FUTURE) at the start")
             // CAP_IPC_LOCK would do as well, and either is enough
             .with_fix(Fix::Directive("LimitMEMLOCK=infinity".to_owned()))
         }

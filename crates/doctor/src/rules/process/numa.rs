@@ -86,9 +86,9 @@ fn judge_placement(pid: u32, near: &[u32], memory: &BTreeMap<u32, u64>) -> Check
             total >> 10
         ))
         .with_fix(Fix::Command(format!("migratepages {pid} {from} {to}")))
-        .with_fix(Fix::Advice(format!(
+        .with_advice(format!(
             "start it by: numactl --cpunodebind={to} --membind={to} PROGRAM"
-        )))
+        ))
         .with_fix(Fix::Directive("NUMAPolicy=bind".to_owned()))
         .with_fix(Fix::Directive(format!("NUMAMask={to}")))
         .with_harm_counters(&["numa_pages_migrated"]);

@@ -56,10 +56,9 @@ fn check_askers(process: &AuditedProcess) -> CheckResult {
 
 fn thp_hazard(said: String) -> CheckResult {
     CheckResult::hazard(said)
-        .with_fix(Fix::Advice(
-            "program: prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), or whoever starts it: it is inherited, also by exec"
-                .to_owned(),
-        ))
+        .with_advice(
+            "program: prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), or whoever starts it: it is inherited, also by exec",
+        )
         .with_fix(Fix::Directive("MemoryTHP=disable".to_owned()))
         .with_note("MemoryTHP= came to systemd in 2026: an older one ignores the line, and says so in its log")
 }

@@ -27,11 +27,10 @@ fn check_proc_uffd(_: &SystemView<'_>, process: &AuditedProcess) -> CheckResult 
             CheckResult::hazard(format!(
                 "{n} mappings are registered with userfaultfd, {protected} of them for write protection"
             ))
-            .with_fix(Fix::Advice(
+            .with_advice(
                 "program: fill the memory before the work starts and give it up with UFFDIO_UNREGISTER; answer \
-                 with large ranges, one call each"
-                    .to_owned(),
-            ))
+                 with large ranges, one call each",
+            )
             .with_reads([FileReading::new(path, format!("{n} with um, uw or ui; {protected} with uw"))])
         }
         None => CheckResult::unknown(MAPPINGS_UNREADABLE)

@@ -48,10 +48,9 @@ fn judge_file_mappings(path: String, mut maps: Vec<SharedFileMapping>) -> CheckR
             on_disk.len()
         ))
         .with_reads(shown)
-        .with_fix(Fix::Advice(
-            "program: put the file on tmpfs (/dev/shm), or use a memfd or anonymous memory"
-                .to_owned(),
-        ));
+        .with_advice(
+            "program: put the file on tmpfs (/dev/shm), or use a memfd or anonymous memory",
+        );
     }
     if unasked > 0 {
         return CheckResult::unknown(format!(
