@@ -220,35 +220,28 @@ const VICTIM_COLUMNS: &[(&str, &str)] = &[
 /// engine wants it.
 #[must_use]
 pub fn view_statements(engine: Engine, dir: &str) -> Vec<String> {
-    let mut out: Vec<String> = MADE_TABLES
-        .iter()
-        .map(|(name, columns)| match engine {
-            Engine::DuckDb => {
-                let kind = |text: bool| if text { "varchar" } else { "bigint" };
-                let columns: Vec<String> = columns
-                    .iter()
-                    .map(|(column, text)| format!("{column}: '{}'", kind(*text)))
-                    .collect();
-                format!(
-                    "create or replace view {name} as select * from read_json('{dir}/{name}.jsonl', \
-                     format = 'newline_delimited', columns = {{{}}})",
-                    columns.join(", ")
-                )
-            }
-            Engine::Spark => {
-                let kind = |text: bool| if text { "string" } else { "bigint" };
-                let columns: Vec<String> = columns
-                    .iter()
-                    .map(|(column, text)| format!("{column} {}", kind(*text)))
-                    .collect();
-                format!(
-                    "create or replace temporary view {name} ({}) using json options \
-                     (path 'file:{dir}/{name}.jsonl', mode 'FAILFAST')",
-                    columns.join(", ")
-                )
-            }
-        })
-        .collect();
+    let typed = |(column, is_text): &(&str, bool)| match engine {
+        Engine::DuckDb => format!(
+            "{column}: '{}'",
+            if *is_text { "varchar" } else { "bigint" }
+        ),
+        Engine::Spark => format!("{column} {}", if *is_text { "string" } else { "bigint" }),
+    };
+    let statement = |(name, columns): &(&str, &[(&str, bool)])| {
+        let columns: Vec<String> = columns.iter().map(typed).collect();
+        let columns = columns.join(", ");
+        match engine {
+            Engine::DuckDb => format!(
+                "create or replace view {name} as select * from read_json('{dir}/{name}.jsonl', \
+                 format = 'newline_delimited', columns = {{{columns}}})"
+            ),
+            Engine::Spark => format!(
+                "create or replace temporary view {name} ({columns}) using json options \
+                 (path 'file:{dir}/{name}.jsonl', mode 'FAILFAST')"
+            ),
+        }
+    };
+    let mut out: Vec<String> = MADE_TABLES.iter().map(statement).collect();
     let (view, number, from, full) = match engine {
         Engine::DuckDb => (
             "create or replace view",
