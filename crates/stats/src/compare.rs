@@ -89,14 +89,6 @@ pub struct Comparison {
     pub reason: Option<Reason>,
 }
 
-impl Comparison {
-    /// The change in per cent: -85 is 85 % less.
-    #[must_use]
-    pub fn change_percent(&self) -> f64 {
-        (self.ratio - 1.0) * 100.0
-    }
-}
-
 /// Compares one metric before and after.
 #[must_use]
 pub fn compare_pairs(pairs: &[RunPair], rules: &Rules) -> Comparison {

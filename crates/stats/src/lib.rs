@@ -56,5 +56,5 @@ pub use race::{
 };
 pub use rng::Rng;
 pub use runs::{MIN_RUNS, runs_apart};
-pub use summary::{median, median_deviation, quantile, relative_spread};
+pub use summary::{median, quantile};
 pub use verdict::{Reason, Verdict};

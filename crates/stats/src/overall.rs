@@ -10,7 +10,6 @@
 //! worse does not undo "better": it is the price, and belongs next to the word ([`Overall::worse`] names it).
 
 use crate::{Comparison, Verdict};
-use std::fmt;
 
 /// The part that a metric plays in the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,20 +73,6 @@ pub fn judge_overall(metrics: &[NamedComparison<'_>]) -> Overall {
     }
 }
 
-impl fmt::Display for Overall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.verdict)?;
-        let mut mark = ": ";
-        for (word, names) in [("better", &self.better), ("worse", &self.worse)] {
-            if !names.is_empty() {
-                write!(f, "{mark}{} {word}", names.join(", "))?;
-                mark = "; ";
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,17 +117,12 @@ mod tests {
         assert_eq!(judge_overall(&[]).verdict, NoEvidence);
     }
 
-    /// Check that the line names the metrics that got better, and the cost.
+    /// Check that the metrics that got better and the cost are named.
     #[test]
-    fn line() {
-        use Verdict::{Better, NoEvidence, Worse};
-        assert_eq!(
-            word(Better, Better, Worse).to_string(),
-            "better: shootdowns, wall_ns better; max_rss worse"
-        );
-        assert_eq!(
-            word(NoEvidence, NoEvidence, NoEvidence).to_string(),
-            "no evidence"
-        );
+    fn metrics_are_named() {
+        use Verdict::{Better, Worse};
+        let overall = word(Better, Better, Worse);
+        assert_eq!(overall.better, ["shootdowns", "wall_ns"]);
+        assert_eq!(overall.worse, ["max_rss"]);
     }
 }

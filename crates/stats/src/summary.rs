@@ -1,4 +1,4 @@
-//! One number for many: median, quantile and spread, as the reports print them.
+//! One number for many: median and quantile, as the reports print them.
 //!
 //! Run times have outliers on one side, so these are the summaries that one bad run cannot move
 //! (Huber and Ronchetti, *Robust Statistics*, 2009). All take the values in any order, and give 0
@@ -32,27 +32,6 @@ pub fn quantile(values: &[f64], q: f64) -> f64 {
     }
 }
 
-/// The median distance from the median.
-#[must_use]
-pub fn median_deviation(values: &[f64]) -> f64 {
-    let middle = median(values);
-    let distances: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();
-    median(&distances)
-}
-
-/// How far the values scatter, as a share of their median: 0.02 is "about 2 % noise".
-///
-/// It is the median distance times 1.4826, which makes it the standard deviation where the noise
-/// is Gaussian. 0 where the median is 0.
-#[must_use]
-pub fn relative_spread(values: &[f64]) -> f64 {
-    let middle = median(values).abs();
-    if middle == 0.0 || !middle.is_finite() {
-        return 0.0;
-    }
-    median_deviation(values) / middle * 1.4826
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,16 +47,6 @@ mod tests {
         assert!((quantile(&values, 0.9) - 3.7).abs() < 1e-12);
         assert_eq!(median(&[7.0]), 7.0);
         assert_eq!(median(&[]), 0.0);
-    }
-
-    /// Check that one wild value does not move the spread.
-    #[test]
-    fn robust_spread() {
-        let quiet = [100.0, 101.0, 99.0, 102.0, 98.0];
-        let wild = [100.0, 101.0, 99.0, 102.0, 9_800.0];
-        assert!((relative_spread(&quiet) - 0.014_826).abs() < 1e-9);
-        assert!(relative_spread(&wild) < 0.03);
-        assert_eq!(relative_spread(&[0.0, 0.0]), 0.0);
     }
 
     proptest! {
@@ -98,7 +67,7 @@ mod tests {
         /// Check that no input, however odd, makes a panic.
         #[test]
         fn never_panics(values in prop::collection::vec(any::<f64>(), 0..20), q in any::<f64>()) {
-            let _ = (quantile(&values, q), median_deviation(&values), relative_spread(&values));
+            let _ = quantile(&values, q);
         }
     }
 }
