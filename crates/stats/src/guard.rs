@@ -58,6 +58,7 @@
 use crate::dist::student_two_sided;
 use crate::logs::Logs;
 use crate::rank::{self, RankOutcome};
+use crate::separation::{mean_and_squares, separation_test};
 
 /// The chance that a run in which nothing changed says better or worse about any of its metrics.
 ///
@@ -97,30 +98,10 @@ pub(crate) fn judge_change(logs: &Logs, side: f64, family: usize) -> GuardFindin
 }
 
 fn test_groups(logs: &Logs, level: f64) -> RankOutcome {
-    let n = logs.before.len();
-    let least = rank::least_p_groups(n);
-    if least <= level {
+    if rank::least_p_groups(logs.before.len()) <= level {
         return rank::rank_sum_test(&logs.before, &logs.after);
     }
-    let (low, high) = (value_range(&logs.before), value_range(&logs.after));
-    let side = if high.0 > low.1 {
-        1.0
-    } else if high.1 < low.0 {
-        -1.0
-    } else {
-        return RankOutcome { p: 1.0, side: 0.0 };
-    };
-    let (before, after) = (
-        mean_and_variance(&logs.before),
-        mean_and_variance(&logs.after),
-    );
-    // One variance for both sides: if nothing changed, it is the same one.
-    let error = ((before.1 + after.1) / n as f64).sqrt();
-    let t = (after.0 - before.0) / error;
-    RankOutcome {
-        p: student_two_sided(t, 2 * n.saturating_sub(1)),
-        side,
-    }
+    separation_test(&logs.before, &logs.after)
 }
 
 fn test_pairs(differences: &[f64], level: f64) -> RankOutcome {
@@ -133,30 +114,16 @@ fn test_pairs(differences: &[f64], level: f64) -> RankOutcome {
     } else if differences.iter().all(|d| *d < 0.0) {
         -1.0
     } else {
-        return RankOutcome { p: 1.0, side: 0.0 };
+        return RankOutcome::NO_SURPRISE;
     };
-    let (mean, variance) = mean_and_variance(differences);
+    let (mean, squares) = mean_and_squares(differences);
+    let df = n.saturating_sub(1);
+    let variance = squares / df.max(1) as f64;
     let t = mean / (variance / n as f64).sqrt();
     RankOutcome {
-        p: student_two_sided(t, n.saturating_sub(1)),
+        p: student_two_sided(t, df),
         side,
     }
-}
-
-fn value_range(values: &[f64]) -> (f64, f64) {
-    values
-        .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &v| {
-            (low.min(v), high.max(v))
-        })
-}
-
-/// Mean, and the variance with n - 1 below.
-fn mean_and_variance(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    (mean, squares / (n - 1.0).max(1.0))
 }
 
 #[cfg(test)]

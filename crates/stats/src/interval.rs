@@ -73,8 +73,7 @@ pub(crate) fn bootstrap_interval(
     if n < 2 {
         return LogInterval {
             middle,
-            low: f64::NEG_INFINITY,
-            high: f64::INFINITY,
+            ..LogInterval::NO_ESTIMATE
         };
     }
     let mut drawn = if count_resamples(n) <= f64::from(resamples) {

@@ -39,6 +39,7 @@ mod race;
 mod rank;
 mod rng;
 mod runs;
+mod separation;
 mod summary;
 mod verdict;
 

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::dist::student_two_sided;
 use crate::guard::FAMILY_ERROR;
+use crate::separation::separation_test;
 
 /// With fewer runs of a side nothing is known of their scatter.
 pub const MIN_RUNS: usize = 2;
@@ -23,26 +23,9 @@ pub fn runs_apart(a: &[f64], b: &[f64], family: usize) -> Option<Ordering> {
     if !a.iter().chain(b).all(|x| x.is_finite()) {
         return None;
     }
-    let range = |side: &[f64]| {
-        let low = side.iter().copied().fold(f64::INFINITY, f64::min);
-        (low, side.iter().copied().fold(f64::NEG_INFINITY, f64::max))
-    };
-    let (of_a, of_b) = (range(a), range(b));
-    let side = if of_b.0 > of_a.1 {
-        Ordering::Greater
-    } else if of_b.1 < of_a.0 {
-        Ordering::Less
-    } else {
-        return None;
-    };
-    let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len() as f64;
-    let (mean_a, mean_b) = (mean(a), mean(b));
-    let squares = |side: &[f64], mean: f64| side.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
-    let df = a.len() + b.len() - 2;
-    let variance = (squares(a, mean_a) + squares(b, mean_b)) / df as f64;
-    let error = (variance * (1.0 / a.len() as f64 + 1.0 / b.len() as f64)).sqrt();
-    let chance = student_two_sided((mean_b - mean_a) / error, df);
-    (chance <= FAMILY_ERROR / family.max(1) as f64).then_some(side)
+    let found = separation_test(a, b);
+    let is_claimed = found.p <= FAMILY_ERROR / family.max(1) as f64;
+    is_claimed.then(|| found.side.total_cmp(&0.0))
 }
 
 #[cfg(test)]
