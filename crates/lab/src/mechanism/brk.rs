@@ -10,13 +10,7 @@ pub(super) const BRK_MECHANISM: StallMechanism = StallMechanism {
     name: "brk",
     about: "the heap's end moved up, written to, and moved back: what malloc does where it trims",
     params: &[pages_param(16, 1 << 18)],
-    expects: |params| {
-        if params.get("pages") <= MAX_GATHERED_PAGES {
-            Some(1.0)
-        } else {
-            None
-        }
-    },
+    expects: |params| (params.get("pages") <= MAX_GATHERED_PAGES).then_some(1.0),
     prepare: |params| {
         leave_the_heap_alone();
         Ok(Box::new(Brk {

@@ -11,13 +11,7 @@ pub(super) const DONTNEED_MECHANISM: StallMechanism = StallMechanism {
     name: "dontneed",
     about: "madvise(MADV_DONTNEED) of pages that were just written",
     params: &[pages_param(1, 1 << 18)],
-    expects: |params| {
-        if params.get("pages") <= MAX_GATHERED_PAGES {
-            Some(1.0)
-        } else {
-            None
-        }
-    },
+    expects: |params| (params.get("pages") <= MAX_GATHERED_PAGES).then_some(1.0),
     keeps_tables: true,
     prepare: |params| prepare_advice(params.size("pages"), libc::MADV_DONTNEED),
     ..DEFAULT_MECHANISM

@@ -13,13 +13,7 @@ pub(super) const MREMAP_MECHANISM: StallMechanism = StallMechanism {
     name: "mremap",
     about: "mremap of written pages to another place, and munmap of them there",
     params: &[pages_param(16, 1 << 12)],
-    expects: |params| {
-        if params.get("pages") <= MAX_ONE_TABLE_PAGES {
-            Some(2.0)
-        } else {
-            None
-        }
-    },
+    expects: |params| (params.get("pages") <= MAX_ONE_TABLE_PAGES).then_some(2.0),
     prepare: |params| {
         Ok(Box::new(Mremap {
             bytes: params.size("pages") * PAGE_BYTES,

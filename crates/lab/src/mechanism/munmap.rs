@@ -26,11 +26,7 @@ pub(super) const MUNMAP_MECHANISM: StallMechanism = StallMechanism {
         },
     ],
     expects: |params| {
-        if params.get("bytes") <= MAX_GATHERED_PAGES * PAGE_BYTES as u64 {
-            Some(1.0)
-        } else {
-            None
-        }
+        (params.get("bytes") <= MAX_GATHERED_PAGES * PAGE_BYTES as u64).then_some(1.0)
     },
     prepare: |params| {
         let (bytes, huge) = (params.size("bytes"), params.get("huge") == 1);

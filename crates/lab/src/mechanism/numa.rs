@@ -18,13 +18,7 @@ pub(super) const MOVE_PAGES_MECHANISM: StallMechanism = StallMechanism {
     name: "move-pages",
     about: "move_pages of written pages to the next NUMA node",
     params: &[pages_param(64, 1 << 16)],
-    expects: |params| {
-        if params.get("pages") <= 512 {
-            Some(1.0)
-        } else {
-            None
-        }
-    },
+    expects: |params| (params.get("pages") <= 512).then_some(1.0),
     prepare: |params| {
         Ok(Box::new(Move::new(
             params.size("pages"),

@@ -15,13 +15,7 @@ pub(super) const TRUNCATE_MECHANISM: StallMechanism = StallMechanism {
     name: "truncate",
     about: "ftruncate to nothing and back of a mapped file (memfd) whose pages were written",
     params: &[pages_param(64, 1 << 18)],
-    expects: |params| {
-        if params.get("pages") <= MAX_ONE_TABLE_PAGES {
-            Some(1.0)
-        } else {
-            None
-        }
-    },
+    expects: |params| (params.get("pages") <= MAX_ONE_TABLE_PAGES).then_some(1.0),
     keeps_tables: true,
     prepare: |params| {
         let bytes = params.size("pages") * PAGE_BYTES;
