@@ -134,7 +134,7 @@ fn add_rounds(
         mode: options.mode,
     };
     let start = |role| {
-        WorkerHandle::start_unless(&mut around.worker_command(), &setup(role), stop)
+        WorkerHandle::start_worker(&mut around.worker_command(), &setup(role), stop)
             .with_context(|| format!("can't prepare {}", mechanism.name))
     };
     let mut workers = ExperimentWorkers {

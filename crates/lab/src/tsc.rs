@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[must_use]
 pub fn read_tsc() -> u64 {
     let mut cpu = 0;
-    // SAFETY: both instructions are in every x86-64 CPU that `is_tsc_usable` accepts; they touch no memory but `cpu`.
+    // SAFETY: both instructions are in every x86-64 CPU that `tsc_quality` accepts; they touch no memory but `cpu`.
     unsafe {
         let tsc = core::arch::x86_64::__rdtscp(&raw mut cpu);
         core::arch::x86_64::_mm_lfence();
@@ -87,12 +87,6 @@ fn check_tsc() -> Result<TscQuality, String> {
 #[cfg(not(target_arch = "x86_64"))]
 fn check_tsc() -> Result<TscQuality, String> {
     Err("this CPU has no time stamp counter: the lab takes an x86-64 CPU".to_owned())
-}
-
-/// Whether the counter can be used.
-#[must_use]
-pub fn is_tsc_usable() -> bool {
-    tsc_quality().is_ok()
 }
 
 /// Reads the counter and the clock on one CPU after the other, and returns the largest distance of a reading from the line, ns.
@@ -253,7 +247,7 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn this_counter_keeps_to_its_line() {
-        if !is_tsc_usable() {
+        if tsc_quality().is_err() {
             return;
         }
         let before = crate::pin::allowed_cpus().unwrap();
@@ -266,7 +260,7 @@ mod tests {
     /// Check that the counter goes forward and agrees with the clock over a few ms, within one part in a hundred.
     #[test]
     fn counter_agrees_with_the_clock() {
-        if !is_tsc_usable() {
+        if tsc_quality().is_err() {
             return;
         }
         let off = || {

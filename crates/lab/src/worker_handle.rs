@@ -39,21 +39,13 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Starts one by this command, which must call [`crate::worker::serve_orders`].
+    /// Starts one by this command, which must call [`crate::worker::serve_orders`], unless somebody wants it to end meanwhile; nor
+    /// is such a worker waited for later.
     ///
     /// # Errors
     ///
-    /// If it can't be started, or can't get ready; in its own words.
-    pub fn start_worker(command: &mut Command, setup: &WorkerSetup) -> io::Result<Self> {
-        Self::start_unless(command, setup, || false)
-    }
-
-    /// The same, unless somebody wants it to end meanwhile; nor is such a worker waited for later.
-    ///
-    /// # Errors
-    ///
-    /// The same, and [`io::ErrorKind::Interrupted`].
-    pub fn start_unless(
+    /// If it can't be started, or can't get ready, in its own words; and [`io::ErrorKind::Interrupted`].
+    pub fn start_worker(
         command: &mut Command,
         setup: &WorkerSetup,
         stop: StopRequested,

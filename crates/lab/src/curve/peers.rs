@@ -202,7 +202,7 @@ mod tests {
     /// whose batch is over by itself.
     #[test]
     fn peers_end_with_their_batch() {
-        if !tsc::is_tsc_usable() {
+        if tsc::tsc_quality().is_err() {
             return;
         }
         let cpus = pin::allowed_cpus().unwrap();

@@ -38,17 +38,6 @@ pub enum LabVerdict {
 }
 
 impl LabVerdict {
-    /// The name in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shown => "shown",
-            Self::NotShown => "not-shown",
-            Self::TooNoisy => "too-noisy",
-            Self::TooShort => "too-short",
-        }
-    }
-
     /// Whether it answers the question.
     #[must_use]
     pub fn is_answer(self) -> bool {

@@ -56,7 +56,7 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
         victim_cpu,
         mode: VictimActivity::Spin,
     };
-    let mut spinner = WorkerHandle::start_worker(&mut worker(), &setup)?;
+    let mut spinner = WorkerHandle::start_worker(&mut worker(), &setup, || false)?;
     let probe = Interruptions::attach(victim_cpu, spinner.ready().victim_tid, false)?;
     let names = Names::default();
     names.call(spinner.pid(), "quell (it looks)");
