@@ -18,6 +18,23 @@ pub struct Param {
     pub range: (u64, u64),
 }
 
+impl Param {
+    /// A parameter; the range holds the least and the largest value that make sense.
+    pub(crate) const fn new(
+        name: &'static str,
+        about: &'static str,
+        default: u64,
+        range: (u64, u64),
+    ) -> Self {
+        Self {
+            name,
+            about,
+            default,
+            range,
+        }
+    }
+}
+
 /// The values of one experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -97,12 +114,7 @@ pub fn parse_param(text: &str) -> Result<(String, u64), String> {
 mod tests {
     use super::*;
 
-    const PAGES: Param = Param {
-        name: "pages",
-        about: "pages",
-        default: 1,
-        range: (1, 512),
-    };
+    const PAGES: Param = Param::new("pages", "pages", 1, (1, 512));
 
     /// Check that defaults hold until something is said, and that unknown names and values out of range are refused.
     #[test]

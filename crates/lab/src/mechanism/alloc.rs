@@ -17,18 +17,8 @@ pub(super) const ALLOC_FREE_MECHANISM: StallMechanism = StallMechanism {
     name: "alloc-free",
     about: "free of written memory, by the allocator that the process has: glibc's, or what is preloaded",
     params: &[
-        Param {
-            name: "bytes",
-            about: "bytes of a chunk",
-            default: 256 << 10,
-            range: (1, 16 << 30),
-        },
-        Param {
-            name: "chunks",
-            about: "chunks that are freed in a row",
-            default: 8,
-            range: (1, 1 << 16),
-        },
+        Param::new("bytes", "bytes of a chunk", 256 << 10, (1, 16 << 30)),
+        Param::new("chunks", "chunks that are freed in a row", 8, (1, 1 << 16)),
     ],
     expects: |_| None,
     prepare: |params| {

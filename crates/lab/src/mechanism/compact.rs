@@ -15,12 +15,12 @@ use crate::resources::{ResourceDemand, pages_to_bytes};
 pub(super) const COMPACT_MECHANISM: StallMechanism = StallMechanism {
     name: "compact",
     about: "1 written to /proc/sys/vm/compact_memory, when every second page of memory was freed before",
-    params: &[Param {
-        name: "pages",
-        about: "pages that are left to be moved",
-        default: 2048,
-        range: (64, 1 << 20),
-    }],
+    params: &[Param::new(
+        "pages",
+        "pages that are left to be moved",
+        2048,
+        (64, 1 << 20),
+    )],
     expects: |_| None,
     makes_faults: true,
     prepare: |params| {

@@ -15,12 +15,7 @@ use crate::params::Param;
 pub(super) const KHUGEPAGED_MECHANISM: StallMechanism = StallMechanism {
     name: "khugepaged",
     about: "written small pages of which khugepaged makes huge ones, and that are split again",
-    params: &[Param {
-        name: "huge",
-        about: "huge pages that are made",
-        default: 4,
-        range: (1, 512),
-    }],
+    params: &[Param::new("huge", "huge pages that are made", 4, (1, 512))],
     expects: |_| None,
     prepare: |params| {
         Ok(Box::new(Khugepaged::new(

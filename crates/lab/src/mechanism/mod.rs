@@ -223,12 +223,7 @@ const MAX_GATHERED_PAGES: u64 = 8192;
 
 /// The parameter for the pages of an operation.
 const fn pages_param(default: u64, most: u64) -> Param {
-    Param {
-        name: "pages",
-        about: "pages of an operation",
-        default,
-        range: (1, most),
-    }
+    Param::new("pages", "pages of an operation", default, (1, most))
 }
 
 /// All mechanisms, in the order in which they are listed and run.

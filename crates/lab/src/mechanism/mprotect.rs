@@ -15,12 +15,7 @@ pub(super) const MPROTECT_MECHANISM: StallMechanism = StallMechanism {
     about: "mprotect to read only and back, of pages that were written in between",
     params: &[
         pages_param(1, 1 << 18),
-        Param {
-            name: "none",
-            about: "1: to no access at all and back",
-            default: 0,
-            range: (0, 1),
-        },
+        Param::new("none", "1: to no access at all and back", 0, (0, 1)),
     ],
     expects: |params| Some(if params.get("none") == 1 { 1.0 } else { 2.0 }),
     keeps_tables: true,

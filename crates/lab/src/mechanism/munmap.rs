@@ -12,18 +12,8 @@ pub(super) const MUNMAP_MECHANISM: StallMechanism = StallMechanism {
     name: "munmap",
     about: "munmap of memory that was written: what free() does with a large chunk",
     params: &[
-        Param {
-            name: "bytes",
-            about: "bytes of an operation",
-            default: 4096,
-            range: (4096, 64 << 30),
-        },
-        Param {
-            name: "huge",
-            about: "1: with transparent huge pages",
-            default: 0,
-            range: (0, 1),
-        },
+        Param::new("bytes", "bytes of an operation", 4096, (4096, 64 << 30)),
+        Param::new("huge", "1: with transparent huge pages", 0, (0, 1)),
     ],
     expects: |params| {
         (params.get("bytes") <= MAX_GATHERED_PAGES * PAGE_BYTES as u64).then_some(1.0)

@@ -73,18 +73,8 @@ pub(super) const SEED_FREE_MECHANISM: StallMechanism = StallMechanism {
     name: "seed-free",
     about: "bitcharmer's experiment: one free() of a large chunk A while the victim writes chunk B",
     params: &[
-        Param {
-            name: "bytes",
-            about: "bytes of each chunk",
-            default: 4 << 30,
-            range: (1 << 20, 1 << 40),
-        },
-        Param {
-            name: "huge",
-            about: "1: with transparent huge pages",
-            default: 0,
-            range: (0, 1),
-        },
+        Param::new("bytes", "bytes of each chunk", 4 << 30, (1 << 20, 1 << 40)),
+        Param::new("huge", "1: with transparent huge pages", 0, (0, 1)),
     ],
     expects: |_| None,
     timing: OperationTiming::Once {
@@ -228,12 +218,12 @@ pub(super) const SEED_MUNMAP_MECHANISM: StallMechanism = StallMechanism {
 pub(super) const SEED_WRITEBACK_MECHANISM: StallMechanism = StallMechanism {
     name: "seed-writeback",
     about: "Rigtorp's writeback: the victim writes a shared file mapping while it is written to the disk",
-    params: &[Param {
-        name: "bytes",
-        about: "bytes of the file",
-        default: 2 << 20,
-        range: (4096, 1 << 36),
-    }],
+    params: &[Param::new(
+        "bytes",
+        "bytes of the file",
+        2 << 20,
+        (4096, 1 << 36),
+    )],
     expects: |_| None,
     takes: |params| ResourceDemand::of_file(params.get("bytes")),
     keeps_tables: true,

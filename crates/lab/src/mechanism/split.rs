@@ -13,12 +13,12 @@ use crate::params::Param;
 pub(super) const SPLIT_MECHANISM: StallMechanism = StallMechanism {
     name: "split",
     about: "a huge page of which the first half is treated otherwise than the second",
-    params: &[Param {
-        name: "by",
-        about: "0: MADV_DONTFORK, which is the split alone; 1: MADV_DONTNEED; 2: mprotect to read only",
-        default: 0,
-        range: (0, 2),
-    }],
+    params: &[Param::new(
+        "by",
+        "0: MADV_DONTFORK, which is the split alone; 1: MADV_DONTNEED; 2: mprotect to read only",
+        0,
+        (0, 2),
+    )],
     expects: |params| Some(if params.get("by") == 0 { 1.0 } else { 2.0 }),
     keeps_tables: true,
     prepare: |params| {

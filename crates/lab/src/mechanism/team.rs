@@ -16,19 +16,14 @@ use crate::params::{Param, Params};
 use crate::pin;
 use crate::resources::{ResourceDemand, pages_to_bytes};
 
-const THREADS_PARAM: Param = Param {
-    name: "threads",
-    about: "culprits at once",
-    default: 4,
-    range: (1, 256),
-};
+const THREADS_PARAM: Param = Param::new("threads", "culprits at once", 4, (1, 256));
 
-const TIMES_PARAM: Param = Param {
-    name: "times",
-    about: "how often each does it in an operation",
-    default: 8,
-    range: (1, 1024),
-};
+const TIMES_PARAM: Param = Param::new(
+    "times",
+    "how often each does it in an operation",
+    8,
+    (1, 1024),
+);
 
 fn team_hits(params: &Params) -> Option<f64> {
     Some((params.get("threads") * params.get("times")) as f64)

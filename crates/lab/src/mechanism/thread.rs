@@ -23,12 +23,12 @@ pub(super) const THREAD_EXIT_MECHANISM: StallMechanism = StallMechanism {
     about: "a thread that uses its stack and ends, and is joined",
     params: &[
         pages_param(64, 1024),
-        Param {
-            name: "stack",
-            about: "bytes of its stack; up to 40M glibc keeps it for the next",
-            default: 64 << 20,
-            range: (16 << 20, 1 << 30),
-        },
+        Param::new(
+            "stack",
+            "bytes of its stack; up to 40M glibc keeps it for the next",
+            64 << 20,
+            (16 << 20, 1 << 30),
+        ),
     ],
     expects: |params| {
         let gnu = cfg!(target_env = "gnu");
