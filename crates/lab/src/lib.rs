@@ -35,6 +35,7 @@ pub mod madv;
 mod measure_block;
 pub mod mechanism;
 pub mod memory;
+mod os_result;
 pub mod params;
 pub mod pin;
 pub mod preload;

@@ -3,13 +3,24 @@
 use std::io;
 use std::ptr::NonNull;
 
-use rustix::mm::{self, MapFlags, ProtFlags};
+use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
+
+use crate::os_result::os_result;
 
 /// The size of a page.
 pub const PAGE_BYTES: usize = 4096;
 
 /// The size of a huge page.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// The advice for such memory. madvise(2) says EINVAL where the kernel has no huge pages: then the pages are small.
+pub(crate) fn huge_page_advice(huge: bool) -> i32 {
+    if huge {
+        libc::MADV_HUGEPAGE
+    } else {
+        libc::MADV_NOHUGEPAGE
+    }
+}
 
 /// A private anonymous mapping.
 #[derive(Debug)]
@@ -54,6 +65,30 @@ impl LabMapping {
             }
             Self::from_raw(start.add(head), bytes)
         }
+    }
+
+    /// The same, at a multiple of a huge page, with huge pages or without any, whatever the system's default is.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel has no room.
+    pub(crate) fn with_huge_pages(bytes: usize, huge: bool) -> io::Result<Self> {
+        let mapping = Self::aligned(bytes, HUGE_PAGE_BYTES)?;
+        // Whoever needs huge pages checks for them.
+        let _ = mapping.advise(mapping.bytes, huge_page_advice(huge));
+        Ok(mapping)
+    }
+
+    /// The same, of small pages, all of them written.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel has no room.
+    pub(crate) fn small_pages(bytes: usize) -> io::Result<Self> {
+        let mapping = Self::anonymous(bytes)?;
+        let _ = mapping.advise(mapping.bytes, huge_page_advice(false));
+        mapping.touch_pages();
+        Ok(mapping)
     }
 
     /// The same, with these flags.
@@ -131,30 +166,25 @@ impl LabMapping {
     ///
     /// The kernel's.
     pub fn advise(&self, bytes: usize, advice: i32) -> io::Result<()> {
-        // SAFETY: within the mapping; advice changes at most the contents of its pages, and nobody relies on those.
-        let ret = unsafe { libc::madvise(self.start().cast(), bytes.min(self.bytes), advice) };
-        if ret == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        self.advise_range(0, bytes, advice)
     }
 
-    /// The same about one page of it.
+    /// The same about so many bytes from an offset on, as far as the mapping goes.
     ///
     /// # Errors
     ///
-    /// The kernel's; or that it has no such page.
-    pub fn advise_page(&self, at: usize, advice: i32) -> io::Result<()> {
-        if at >= self.bytes || !at.is_multiple_of(PAGE_BYTES) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        // SAFETY: a page within the mapping; advice changes at most its contents, and nobody relies on those.
-        let ret = unsafe { libc::madvise(self.start().add(at).cast(), PAGE_BYTES, advice) };
-        if ret == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
+    /// The kernel's.
+    pub fn advise_range(&self, offset: usize, bytes: usize, advice: i32) -> io::Result<()> {
+        let bytes = bytes.min(self.bytes.saturating_sub(offset));
+        let at = self.start().wrapping_add(offset);
+        // SAFETY: within the mapping; advice changes at most the contents of its pages, and nobody relies on those.
+        os_result(unsafe { libc::madvise(at.cast(), bytes, advice) })
+    }
+
+    /// Gives it all its pages: by one call where the kernel has it (5.14), or by touching them.
+    pub(crate) fn fill_pages(&self) {
+        if self.advise(self.bytes, libc::MADV_POPULATE_WRITE).is_err() {
+            self.touch_pages();
         }
     }
 
@@ -164,12 +194,9 @@ impl LabMapping {
     ///
     /// The kernel's.
     pub fn set_writable(&self, bytes: usize, writable: bool) -> io::Result<()> {
-        let prot = if writable {
-            libc::PROT_READ | libc::PROT_WRITE
-        } else {
-            libc::PROT_READ
-        };
-        self.change_rights(bytes, prot)
+        let mut rights = MprotectFlags::READ;
+        rights.set(MprotectFlags::WRITE, writable);
+        self.change_rights(bytes, rights)
     }
 
     /// Takes all rights to its first so many bytes away.
@@ -178,17 +205,12 @@ impl LabMapping {
     ///
     /// The kernel's.
     pub fn forbid_access(&self, bytes: usize) -> io::Result<()> {
-        self.change_rights(bytes, libc::PROT_NONE)
+        self.change_rights(bytes, MprotectFlags::empty())
     }
 
-    fn change_rights(&self, bytes: usize, prot: i32) -> io::Result<()> {
+    fn change_rights(&self, bytes: usize, rights: MprotectFlags) -> io::Result<()> {
         // SAFETY: within the mapping; nobody touches it but the culprit that protects it.
-        let ret = unsafe { libc::mprotect(self.start().cast(), bytes.min(self.bytes), prot) };
-        if ret == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        Ok(unsafe { mm::mprotect(self.start().cast(), bytes.min(self.bytes), rights) }?)
     }
 
     /// Leaves the mapping in place: the caller unmaps it by other means.
@@ -198,11 +220,46 @@ impl LabMapping {
         std::mem::forget(self);
         raw
     }
+
+    /// Unmaps it, and returns the kernel's error if there is one.
+    pub(crate) fn unmap(self) -> io::Result<()> {
+        let (at, bytes) = self.into_raw();
+        // SAFETY: it was mapped here with this length, and is gone with this value.
+        Ok(unsafe { mm::munmap(at.cast(), bytes) }?)
+    }
 }
 
 impl Drop for LabMapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped here with this length, and no reference into it is kept.
         let _ = unsafe { mm::munmap(self.start().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a mapping for huge pages begins at a multiple of one, can be written to its end and given back.
+    #[test]
+    fn areas_are_aligned() {
+        for bytes in [
+            1,
+            PAGE_BYTES,
+            HUGE_PAGE_BYTES,
+            3 * HUGE_PAGE_BYTES + PAGE_BYTES,
+        ] {
+            let area = LabMapping::with_huge_pages(bytes, false).unwrap();
+            assert_eq!(area.start().align_offset(HUGE_PAGE_BYTES), 0);
+            assert!(area.bytes() >= bytes && area.bytes().is_multiple_of(PAGE_BYTES));
+            area.fill_pages();
+            // SAFETY: its last byte.
+            unsafe { area.start().add(area.bytes() - 1).write_volatile(7) };
+            area.advise(area.bytes(), libc::MADV_DONTNEED).unwrap();
+            // SAFETY: the same byte.
+            let byte = unsafe { area.start().add(area.bytes() - 1).read_volatile() };
+            assert_eq!(byte, 0);
+            area.unmap().unwrap();
+        }
     }
 }

@@ -13,7 +13,6 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::futex;
 
-use super::aligned_area::AlignedArea;
 use super::batch::TimeBatch;
 use super::line_chain::LineLayout;
 use super::{Curve, CurveBench, CurvePart, SampleKind};
@@ -173,12 +172,12 @@ impl TurnWire {
 }
 
 /// A side's own memory: pages of 4 KB, all present.
-struct SidePages(AlignedArea);
+struct SidePages(LabMapping);
 
 impl SidePages {
     fn new() -> io::Result<Self> {
         let most = PAGES_PER_SIDE[PAGES_PER_SIDE.len() - 1] as usize;
-        let area = AlignedArea::new(most * PAGE_BYTES, false)?;
+        let area = LabMapping::with_huge_pages(most * PAGE_BYTES, false)?;
         area.fill_pages();
         Ok(Self(area))
     }

@@ -1,14 +1,17 @@
 //! The cost of a page fault by its kind, and of giving a page beforehand by the call that asks for it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 
-use super::aligned_area::{AlignedArea, no_huge_pages};
+use rustix::fs::{Advice, fadvise};
+
 use super::batch::TimeBatch;
+use super::huge_pages::no_huge_pages;
 use super::{Curve, CurveBench, CurvePart, SampleKind, prefault};
 use crate::mechanism::SystemNeed;
 use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
+use crate::os_result::os_result;
 use crate::unnamed_file::create_written;
 
 pub(super) const FAULTS_CURVE: Curve = Curve {
@@ -76,114 +79,92 @@ const MAJOR_FAULT_PAGES: usize = 64;
 /// The same number of huge pages.
 const HUGE_FAULT_PAGES: usize = 8;
 
-enum FaultMemory {
-    Own(AlignedArea),
-    File(LabMapping, File),
-}
-
 struct FaultBench {
     kind: AccessKind,
-    memory: FaultMemory,
+    mapping: LabMapping,
+    /// The file that is mapped, if the memory is one's.
+    file: Option<File>,
 }
 
 impl FaultBench {
     fn new(kind: AccessKind) -> io::Result<Self> {
-        let memory = match kind {
+        let mut file = None;
+        let mapping = match kind {
             AccessKind::MakeWritable | AccessKind::MajorFile => {
                 let pages = if kind == AccessKind::MajorFile {
                     MAJOR_FAULT_PAGES
                 } else {
                     FAULT_PAGES
                 };
-                let file = create_written(pages * PAGE_BYTES)?;
-                let mapping = LabMapping::map_file(&file, pages * PAGE_BYTES)?;
+                let written = file.insert(create_written(pages * PAGE_BYTES)?);
+                let mapping = LabMapping::map_file(written, pages * PAGE_BYTES)?;
                 if kind == AccessKind::MajorFile {
                     // There is no read-ahead, so that every page is a fault (mm/filemap.c: do_sync_mmap_readahead()).
                     mapping.advise(mapping.bytes(), libc::MADV_RANDOM)?;
                 } else {
                     mapping.touch_pages();
                 }
-                FaultMemory::File(mapping, file)
+                mapping
             }
             AccessKind::Huge => {
                 if let Some(why) = no_huge_pages() {
                     return Err(io::Error::other(why));
                 }
-                FaultMemory::Own(AlignedArea::new(HUGE_FAULT_PAGES * HUGE_PAGE_BYTES, true)?)
+                LabMapping::with_huge_pages(HUGE_FAULT_PAGES * HUGE_PAGE_BYTES, true)?
             }
             AccessKind::MajorSwap => {
-                let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-                if swaps.lines().count() < 2 {
+                if !SystemNeed::Swap.is_there() {
                     return Err(io::Error::other("no swap to page out to (/proc/swaps)"));
                 }
-                let area = AlignedArea::new(MAJOR_FAULT_PAGES * PAGE_BYTES, false)?;
-                area.advise(0, area.bytes(), libc::MADV_RANDOM)?;
-                area.fill_pages();
-                FaultMemory::Own(area)
+                let mapping = LabMapping::with_huge_pages(MAJOR_FAULT_PAGES * PAGE_BYTES, false)?;
+                mapping.advise(mapping.bytes(), libc::MADV_RANDOM)?;
+                mapping.fill_pages();
+                mapping
             }
             AccessKind::None | AccessKind::Write | AccessKind::ZeroRead | AccessKind::AfterZero => {
-                let area = AlignedArea::new(FAULT_PAGES * PAGE_BYTES, false)?;
-                area.fill_pages();
-                FaultMemory::Own(area)
+                let mapping = LabMapping::with_huge_pages(FAULT_PAGES * PAGE_BYTES, false)?;
+                mapping.fill_pages();
+                mapping
             }
         };
-        Ok(Self { kind, memory })
+        Ok(Self {
+            kind,
+            mapping,
+            file,
+        })
     }
 
     /// Resets the pages, so that the next access to each is the fault that is measured.
     fn reset_pages(&self) -> io::Result<()> {
-        match (&self.memory, self.kind) {
-            (FaultMemory::Own(area), AccessKind::MajorSwap) => {
-                area.advise(0, area.bytes(), libc::MADV_PAGEOUT)
+        let advise = |advice| self.mapping.advise(self.mapping.bytes(), advice);
+        match (self.kind, &self.file) {
+            (AccessKind::MajorSwap, _) => advise(libc::MADV_PAGEOUT),
+            (AccessKind::Write | AccessKind::ZeroRead | AccessKind::Huge, _) => {
+                advise(libc::MADV_DONTNEED)
             }
-            (
-                FaultMemory::Own(area),
-                AccessKind::Write | AccessKind::ZeroRead | AccessKind::Huge,
-            ) => area.advise(0, area.bytes(), libc::MADV_DONTNEED),
-            (FaultMemory::Own(area), AccessKind::AfterZero) => {
-                area.advise(0, area.bytes(), libc::MADV_DONTNEED)?;
-                for offset in (0..area.bytes()).step_by(PAGE_BYTES) {
-                    // SAFETY: within the area.
-                    unsafe { area.start().add(offset).read_volatile() };
+            (AccessKind::AfterZero, _) => {
+                advise(libc::MADV_DONTNEED)?;
+                for offset in (0..self.mapping.bytes()).step_by(PAGE_BYTES) {
+                    // SAFETY: within the mapping.
+                    unsafe { self.mapping.start().add(offset).read_volatile() };
                 }
                 Ok(())
             }
-            (FaultMemory::Own(_), _) => Ok(()),
-            (FaultMemory::File(mapping, file), AccessKind::MajorFile) => {
-                mapping.advise(mapping.bytes(), libc::MADV_DONTNEED)?;
-                // SAFETY: no memory is passed. It takes clean pages that nobody maps out of the page cache.
-                match unsafe {
-                    libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED)
-                } {
-                    0 => Ok(()),
-                    err => Err(io::Error::from_raw_os_error(err)),
-                }
+            (AccessKind::MajorFile, Some(file)) => {
+                advise(libc::MADV_DONTNEED)?;
+                // It takes clean pages that nobody maps out of the page cache.
+                Ok(fadvise(file, 0, None, Advice::DontNeed)?)
             }
             // A page that was written out is made clean and read only, so that the next write is noticed (mm/page-writeback.c:
             // folio_clear_dirty_for_io()); this call writes no metadata.
-            (FaultMemory::File(_, file), _) => {
+            (AccessKind::MakeWritable, Some(file)) => {
                 let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
                     | libc::SYNC_FILE_RANGE_WRITE
                     | libc::SYNC_FILE_RANGE_WAIT_AFTER;
                 // SAFETY: no memory is passed.
-                match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) } {
-                    0 => Ok(()),
-                    _ => Err(io::Error::last_os_error()),
-                }
+                os_result(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) })
             }
-        }
-    }
-
-    /// The address of the pages, their bytes, and the bytes from one touch to the next.
-    fn page_range(&self) -> (*mut u8, usize, usize) {
-        let step = if self.kind == AccessKind::Huge {
-            HUGE_PAGE_BYTES
-        } else {
-            PAGE_BYTES
-        };
-        match &self.memory {
-            FaultMemory::Own(area) => (area.start(), area.bytes(), step),
-            FaultMemory::File(mapping, _) => (mapping.start(), mapping.bytes(), step),
+            (AccessKind::None | AccessKind::MajorFile | AccessKind::MakeWritable, _) => Ok(()),
         }
     }
 }
@@ -192,13 +173,17 @@ impl CurveBench for FaultBench {
     fn measure_batch(&mut self, _: u64, batch: &mut TimeBatch) -> io::Result<()> {
         let reads = matches!(self.kind, AccessKind::ZeroRead | AccessKind::MajorFile);
         let majors = matches!(self.kind, AccessKind::MajorFile | AccessKind::MajorSwap);
-        let (start, bytes, step) = self.page_range();
+        let step = if self.kind == AccessKind::Huge {
+            HUGE_PAGE_BYTES
+        } else {
+            PAGE_BYTES
+        };
         while batch.goes_on() {
             self.reset_pages()?;
-            for offset in (0..bytes).step_by(step) {
+            for offset in (0..self.mapping.bytes()).step_by(step) {
                 let before = if majors { major_faults() } else { 0 };
-                // SAFETY: within the memory, which is this value's own and stays mapped.
-                let at = unsafe { start.add(offset) };
+                // SAFETY: within the mapping, which lives as long as this.
+                let at = unsafe { self.mapping.start().add(offset) };
                 batch.time_operation(|| {
                     // SAFETY: a byte of it.
                     unsafe {

@@ -4,11 +4,10 @@
 
 use std::io;
 
-use super::aligned_area::AlignedArea;
 use super::batch::TimeBatch;
 use super::peers::{PeerActivity, PeerThreads};
 use super::{Curve, CurveBench, CurvePart, SampleKind};
-use crate::memory::PAGE_BYTES;
+use crate::memory::{LabMapping, PAGE_BYTES};
 
 pub(super) const FLUSH_THRESHOLD_CURVE: Curve = Curve {
     name: "flush-threshold",
@@ -70,7 +69,7 @@ fn madvise_part(series: &'static str, advice: i32, peer: Option<PeerActivity>) -
 #[derive(Debug)]
 pub(super) struct MadviseBench {
     advice: i32,
-    area: AlignedArea,
+    area: LabMapping,
     peers: Option<PeerThreads>,
 }
 
@@ -79,7 +78,7 @@ impl MadviseBench {
     pub(super) fn new(advice: i32, cpus: &[u32], peers: Option<PeerActivity>) -> io::Result<Self> {
         Ok(Self {
             advice,
-            area: AlignedArea::new((MAX_ADVISED_PAGES + 1) * PAGE_BYTES, false)?,
+            area: LabMapping::with_huge_pages((MAX_ADVISED_PAGES + 1) * PAGE_BYTES, false)?,
             peers: peers
                 .map(|does| PeerThreads::start_on(cpus, does))
                 .transpose()?,
@@ -105,7 +104,7 @@ impl CurveBench for MadviseBench {
                 // SAFETY: within the area, which has room for them: no point has more than ROOM.
                 unsafe { self.area.start().add(offset).write_volatile(1) };
             }
-            batch.time_operation(|| self.area.advise(at, bytes, self.advice))?;
+            batch.time_operation(|| self.area.advise_range(at, bytes, self.advice))?;
         }
         Ok(())
     }

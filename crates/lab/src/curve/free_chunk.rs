@@ -3,11 +3,11 @@
 
 use std::io;
 
-use super::aligned_area::{AlignedArea, no_huge_pages};
 use super::batch::TimeBatch;
+use super::huge_pages::no_huge_pages;
 use super::peers::{PeerActivity, PeerThreads};
 use super::{Curve, CurveBench, CurvePart, CurvePlace, SampleKind};
-use crate::memory::{HUGE_PAGE_BYTES, PAGE_BYTES};
+use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
 
 pub(super) const FREE_CHUNK_CURVE: Curve = Curve {
     name: "free-chunk",
@@ -104,7 +104,10 @@ impl CurveBench for FreeBench {
         let bytes = usize::try_from(mib << 20).map_err(io::Error::other)?;
         let _busy = self.peers.begin_activity(batch)?;
         while batch.goes_on() {
-            let area = AlignedArea::new(bytes, self.how == (FreeMethod::Munmap { huge: true }))?;
+            let area = LabMapping::with_huge_pages(
+                bytes,
+                self.how == (FreeMethod::Munmap { huge: true }),
+            )?;
             if self.how != FreeMethod::Untouched {
                 area.fill_pages();
             }
@@ -114,7 +117,7 @@ impl CurveBench for FreeBench {
                 }
                 FreeMethod::DontNeed { piece } => batch.time_operation(|| {
                     for offset in (0..bytes).step_by(piece) {
-                        area.advise(offset, piece, libc::MADV_DONTNEED)?;
+                        area.advise_range(offset, piece, libc::MADV_DONTNEED)?;
                     }
                     Ok(())
                 })?,

@@ -2,8 +2,7 @@
 
 use quell_stats::Rng;
 
-use super::aligned_area::AlignedArea;
-use crate::memory::PAGE_BYTES;
+use crate::memory::{LabMapping, PAGE_BYTES};
 
 /// The size of a cache line.
 pub(super) const CACHE_LINE_BYTES: usize = 64;
@@ -58,7 +57,7 @@ fn random_cycle(lines: usize, rng: &mut Rng) -> Vec<usize> {
 
 /// Writes a cycle through the first so many lines of an area, and returns the first of them.
 pub(super) fn write_chain(
-    area: &AlignedArea,
+    area: &LabMapping,
     lay: LineLayout,
     lines: usize,
     rng: &mut Rng,
@@ -150,7 +149,7 @@ mod tests {
         /// circles.
         #[test]
         fn chains_end_where_they_begin(pages in 1_usize..64, seed in any::<u64>()) {
-            let area = AlignedArea::new(64 * PAGE_BYTES, false).unwrap();
+            let area = LabMapping::with_huge_pages(64 * PAGE_BYTES, false).unwrap();
             for lay in [LineLayout::Packed, LineLayout::OneAPage] {
                 let first = write_chain(&area, lay, pages, &mut Rng::new(seed));
                 // SAFETY: the area is mapped until the end of this test.

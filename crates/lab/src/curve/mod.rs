@@ -10,12 +10,12 @@
 //! families ─> part ─> worker (a process) ─> batch of times ─> run ─> document (JSON)
 //! ```
 
-mod aligned_area;
 pub mod batch;
 mod context_switch;
 mod faults;
 mod flush_threshold;
 mod free_chunk;
+mod huge_pages;
 mod line_chain;
 mod peers;
 mod prefault;

@@ -5,11 +5,11 @@ use std::io;
 
 use quell_stats::Rng;
 
-use super::aligned_area::{AlignedArea, no_huge_pages};
 use super::batch::TimeBatch;
+use super::huge_pages::no_huge_pages;
 use super::line_chain::{self, LineLayout};
 use super::{Curve, CurveBench, CurvePart, CurvePlace, SampleKind};
-use crate::memory::PAGE_BYTES;
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::tsc;
 
 pub(super) const TLB_CURVE: Curve = Curve {
@@ -63,7 +63,7 @@ fn chase_part(series: &'static str, lay: LineLayout, huge: bool, place: &CurvePl
                 return Err(io::Error::other(why));
             }
             let lines = usize::try_from(most).map_err(io::Error::other)?;
-            let area = AlignedArea::new(lay.bytes_of_lines(lines), huge)?;
+            let area = LabMapping::with_huge_pages(lay.bytes_of_lines(lines), huge)?;
             area.fill_pages();
             Ok(Box::new(ChaseBench {
                 area,
@@ -75,7 +75,7 @@ fn chase_part(series: &'static str, lay: LineLayout, huge: bool, place: &CurvePl
 }
 
 struct ChaseBench {
-    area: AlignedArea,
+    area: LabMapping,
     lay: LineLayout,
     rng: Rng,
 }

@@ -5,9 +5,8 @@
 
 use std::io;
 
-use super::table_placement::HugePageSlot;
 use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
-use crate::memory::{HUGE_PAGE_BYTES, PAGE_BYTES};
+use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
 
 pub(super) const COLLAPSE_MECHANISM: StallMechanism = StallMechanism {
     name: "collapse",
@@ -31,12 +30,12 @@ const MADV_COLLAPSE: i32 = 25;
 const MAX_COLLAPSE_TRIES: usize = 8;
 
 struct Collapse {
-    place: HugePageSlot,
+    place: LabMapping,
 }
 
 impl Collapse {
     fn new() -> io::Result<Self> {
-        let place = HugePageSlot::new()?;
+        let place = LabMapping::aligned(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES)?;
         place.touch_pages();
         Ok(Self { place })
     }

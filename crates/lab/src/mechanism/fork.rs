@@ -21,9 +21,7 @@ pub(super) const FORK_MECHANISM: StallMechanism = StallMechanism {
     },
     makes_faults: true,
     prepare: |params| {
-        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
-        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch_pages();
+        let mapping = LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?;
         Ok(Box::new(Fork { mapping }))
     },
     ..DEFAULT_MECHANISM

@@ -102,7 +102,8 @@ impl Culprit for Khugepaged {
         for at in (0..self.mapping.bytes()).step_by(HUGE_PAGE_BYTES) {
             // A huge page of which one small page goes is mapped by small ones from then on, and the page that takes its place is
             // another.
-            self.mapping.advise_page(at, libc::MADV_DONTNEED)?;
+            self.mapping
+                .advise_range(at, PAGE_BYTES, libc::MADV_DONTNEED)?;
         }
         self.mapping.touch_pages();
         Ok(())

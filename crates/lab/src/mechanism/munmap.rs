@@ -4,7 +4,7 @@
 use std::io;
 
 use super::{Culprit, DEFAULT_MECHANISM, MAX_GATHERED_PAGES, StallMechanism};
-use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
+use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES, huge_page_advice};
 use crate::params::Param;
 use crate::victim::TouchedMemory;
 
@@ -36,15 +36,6 @@ impl Munmap {
         let next = None;
         Self { bytes, huge, next }
     }
-
-    /// The advice for such memory. madvise(2) says EINVAL where the kernel has no huge pages: then the pages are small.
-    pub(super) fn huge_page_advice(huge: bool) -> i32 {
-        if huge {
-            libc::MADV_HUGEPAGE
-        } else {
-            libc::MADV_NOHUGEPAGE
-        }
-    }
 }
 
 impl Culprit for Munmap {
@@ -56,7 +47,7 @@ impl Culprit for Munmap {
         } else {
             LabMapping::anonymous(self.bytes)?
         };
-        let _ = mapping.advise(self.bytes, Self::huge_page_advice(self.huge));
+        let _ = mapping.advise(self.bytes, huge_page_advice(self.huge));
         mapping.touch_pages();
         self.next = Some(mapping);
         Ok(())

@@ -62,9 +62,7 @@ pub(super) const NUMA_BALANCING_MECHANISM: StallMechanism = StallMechanism {
     expects: |_| None,
     makes_faults: true,
     prepare: |params| {
-        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
-        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch_pages();
+        let mapping = LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?;
         Ok(Box::new(Balanced { mapping }))
     },
     needs: &[super::SystemNeed::NumaBalancing],
@@ -130,9 +128,7 @@ struct Move {
 impl Move {
     /// Moves them from one of the nodes to the next.
     fn new(pages: usize, nodes: Vec<u32>) -> io::Result<Self> {
-        let mapping = LabMapping::anonymous(pages * PAGE_BYTES)?;
-        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch_pages();
+        let mapping = LabMapping::small_pages(pages * PAGE_BYTES)?;
         let start = mapping.start().addr();
         let mut new = Self {
             mapping,

@@ -23,9 +23,7 @@ pub(super) const SWAP_MECHANISM: StallMechanism = StallMechanism {
     keeps_tables: true,
     makes_faults: true,
     prepare: |params| {
-        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
-        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch_pages();
+        let mapping = LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?;
         Ok(Box::new(Swap { mapping }))
     },
     needs: &[super::SystemNeed::Swap],

@@ -9,7 +9,7 @@ use super::msync::WrittenFile;
 use super::munmap::Munmap;
 use super::{Culprit, DEFAULT_MECHANISM, OperationTiming, StallMechanism};
 use crate::attribute::GapClass;
-use crate::memory::{LabMapping, PAGE_BYTES};
+use crate::memory::{LabMapping, PAGE_BYTES, huge_page_advice};
 use crate::params::Param;
 use crate::resources::ResourceDemand;
 use crate::summary::ExperimentSummary;
@@ -97,7 +97,7 @@ pub(super) const SEED_FREE_MECHANISM: StallMechanism = StallMechanism {
         let huge = params.get("huge") == 1;
         // Nobody has touched it: only a victim does, so that the sham holds no memory for it.
         let other = LabMapping::anonymous(bytes)?;
-        let _ = other.advise(bytes, Munmap::huge_page_advice(huge));
+        let _ = other.advise(bytes, huge_page_advice(huge));
         Ok(Box::new(SeedFree {
             chunk: Munmap::new(bytes, huge),
             other,

@@ -20,9 +20,7 @@ pub(super) const SOFT_DIRTY_MECHANISM: StallMechanism = StallMechanism {
     expects: |_| Some(1.0),
     makes_faults: true,
     prepare: |params| {
-        let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
-        let _ = mapping.advise(mapping.bytes(), libc::MADV_NOHUGEPAGE);
-        mapping.touch_pages();
+        let mapping = LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?;
         Ok(Box::new(SoftDirty {
             clear: clear_refs()?,
             mapping,

@@ -36,54 +36,11 @@ fn page_tables(mapping: &LabMapping, bytes: usize) -> usize {
 /// Up to so many pages [`map_in_one_table`] keeps its promise.
 pub(super) const MAX_ONE_TABLE_PAGES: u64 = (HUGE_PAGE_BYTES / PAGE_BYTES / 2) as u64;
 
-/// A mapping that has room for one huge page at the right alignment.
-#[derive(Debug)]
-pub(super) struct HugePageSlot {
-    mapping: LabMapping,
-    offset: usize,
-}
-
-impl HugePageSlot {
-    pub(super) fn new() -> io::Result<Self> {
-        let mapping = LabMapping::anonymous(2 * HUGE_PAGE_BYTES)?;
-        let offset = mapping
-            .start()
-            .align_offset(HUGE_PAGE_BYTES)
-            .min(HUGE_PAGE_BYTES);
-        Ok(Self { mapping, offset })
-    }
-
-    pub(super) fn start(&self) -> *mut u8 {
-        // SAFETY: the offset is within the mapping.
-        unsafe { self.mapping.start().add(self.offset) }
-    }
-
-    /// Writes a byte into every page of the huge page's worth.
-    pub(super) fn touch_pages(&self) {
-        for offset in (0..HUGE_PAGE_BYTES).step_by(PAGE_BYTES) {
-            // SAFETY: within the mapping, of which one huge page's worth at least lies behind the offset.
-            unsafe { self.start().add(offset).write_volatile(1) };
-        }
-    }
-
-    /// Advises the kernel about its first so many bytes.
-    pub(super) fn advise(&self, bytes: usize, advice: i32) -> io::Result<()> {
-        // SAFETY: within the mapping; advice changes at most the contents of its pages, and nobody relies on those.
-        let ret = unsafe { libc::madvise(self.start().cast(), bytes.min(HUGE_PAGE_BYTES), advice) };
-        if ret == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Check that small mappings never lie across a border, however often they are made, and that a huge page's
-    /// worth begins at one.
+    /// Check that small mappings never lie across a border, however often they are made.
     #[test]
     fn nothing_lies_across_a_border() {
         let mut all = Vec::new();
@@ -96,8 +53,5 @@ mod tests {
             );
             all.push(mapping);
         }
-        let aligned = HugePageSlot::new().unwrap();
-        assert_eq!(aligned.start().addr() % HUGE_PAGE_BYTES, 0);
-        aligned.touch_pages();
     }
 }

@@ -90,9 +90,7 @@ fn open_userfaultfd() -> io::Result<OwnedFd> {
 
 impl Protected {
     fn new(bytes: usize) -> io::Result<Self> {
-        let mapping = LabMapping::anonymous(bytes)?;
-        let _ = mapping.advise(bytes, libc::MADV_NOHUGEPAGE);
-        mapping.touch_pages();
+        let mapping = LabMapping::small_pages(bytes)?;
         let new = Self {
             fd: open_userfaultfd()?,
             mapping,
