@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::memory::PAGE_BYTES;
+use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::tsc;
 
 /// Memory that the victim touches while it spins, one page a turn.
@@ -22,10 +22,14 @@ pub struct TouchedMemory {
 unsafe impl Send for TouchedMemory {}
 
 impl TouchedMemory {
-    /// Takes every page of so many bytes from there, to be written or read.
+    /// Takes every page of a mapping, to be written or read.
     #[must_use]
-    pub(crate) fn new(at: *mut u8, bytes: usize, write: bool) -> Self {
-        Self { at, bytes, write }
+    pub(crate) fn new(mapping: &LabMapping, write: bool) -> Self {
+        Self {
+            at: mapping.start(),
+            bytes: mapping.bytes(),
+            write,
+        }
     }
 
     /// Touches all of its pages once.
@@ -262,8 +266,8 @@ mod tests {
         if tsc::tsc_quality().is_err() {
             return;
         }
-        let mut page = [0_u8; 2 * PAGE_BYTES];
-        let touch = Some(TouchedMemory::new(page.as_mut_ptr(), PAGE_BYTES, true));
+        let page = LabMapping::anonymous(PAGE_BYTES).unwrap();
+        let touch = Some(TouchedMemory::new(&page, true));
         let mut victim = Victim::calibrated(1 << 22, touch).unwrap();
         let spins = AtomicBool::new(false);
         let spun = victim.spin(1 << 24, touch, &spins);

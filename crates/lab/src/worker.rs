@@ -332,7 +332,7 @@ mod tests {
     fn memory_is_touched_in_place_of_a_victim() {
         let ticks = measure_ticks_per_ms() * 5;
         let mapping = LabMapping::anonymous(2 * PAGE_BYTES).unwrap();
-        let touch = TouchedMemory::new(mapping.start(), mapping.bytes(), true);
+        let touch = TouchedMemory::new(&mapping, true);
         mapping.touch_pages();
         let mut culprit = Leaves {
             mapping,

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use super::mapping_culprit::{MappingCulprit, VictimAccess, touch_before};
 use super::{Culprit, DEFAULT_MECHANISM, MAX_GATHERED_PAGES, StallMechanism, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
 
@@ -27,25 +28,11 @@ pub(super) const MADV_FREE_MECHANISM: StallMechanism = StallMechanism {
     ..DEFAULT_MECHANISM
 };
 
-struct Advise {
-    mapping: LabMapping,
-    advice: i32,
-}
-
 fn prepare_advice(pages: usize, advice: i32) -> io::Result<Box<dyn Culprit>> {
-    Ok(Box::new(Advise {
+    Ok(Box::new(MappingCulprit {
         mapping: LabMapping::anonymous(pages * PAGE_BYTES)?,
-        advice,
+        victim: VictimAccess::Nothing,
+        before: touch_before,
+        operation: move |mapping: &LabMapping| mapping.advise(mapping.bytes(), advice),
     }))
-}
-
-impl Culprit for Advise {
-    fn prepare_operation(&mut self) -> io::Result<()> {
-        self.mapping.touch_pages();
-        Ok(())
-    }
-
-    fn run_operation(&mut self) -> io::Result<()> {
-        self.mapping.advise(self.mapping.bytes(), self.advice)
-    }
 }

@@ -4,10 +4,13 @@
 
 use std::io;
 
-use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::mapping_culprit::{MappingCulprit, VictimAccess, nothing_before};
+use super::{DEFAULT_MECHANISM, StallMechanism, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::resources::{ResourceDemand, pages_to_bytes};
-use crate::victim::TouchedMemory;
 
 pub(super) const FORK_MECHANISM: StallMechanism = StallMechanism {
     name: "fork",
@@ -21,43 +24,27 @@ pub(super) const FORK_MECHANISM: StallMechanism = StallMechanism {
     },
     makes_faults: true,
     prepare: |params| {
-        let mapping = LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?;
-        Ok(Box::new(Fork { mapping }))
+        Ok(Box::new(MappingCulprit {
+            mapping: LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?,
+            victim: VictimAccess::Writes,
+            before: nothing_before,
+            operation: |_: &LabMapping| fork_and_wait(),
+        }))
     },
     ..DEFAULT_MECHANISM
 };
 
-struct Fork {
-    mapping: LabMapping,
-}
-
-impl Culprit for Fork {
-    fn run_operation(&mut self) -> io::Result<()> {
-        // SAFETY: the child calls nothing but _exit, which is safe to call whatever locks other threads held.
-        let child = unsafe { libc::fork() };
-        match child {
-            -1 => Err(io::Error::last_os_error()),
-            // SAFETY: ends the child at once.
-            0 => unsafe { libc::_exit(0) },
-            child => {
-                let mut status = 0;
-                // SAFETY: the child is our own, and `status` is ours to write.
-                while unsafe { libc::waitpid(child, &raw mut status, 0) } == -1 {
-                    let err = io::Error::last_os_error();
-                    if err.kind() != io::ErrorKind::Interrupted {
-                        return Err(err);
-                    }
-                }
-                Ok(())
-            }
+/// Makes a child that ends at once, and waits for it.
+fn fork_and_wait() -> io::Result<()> {
+    // SAFETY: the child calls nothing but _exit, which is safe to call whatever locks other threads held.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: ends the child at once.
+        0 => unsafe { libc::_exit(0) },
+        child => {
+            let child = Pid::from_raw(child);
+            retry_on_intr(|| waitpid(child, WaitOptions::empty()))?;
+            Ok(())
         }
-    }
-
-    fn touched_memory(&self) -> Option<TouchedMemory> {
-        Some(TouchedMemory::new(
-            self.mapping.start(),
-            self.mapping.bytes(),
-            true,
-        ))
     }
 }

@@ -8,6 +8,7 @@ mod dontneed;
 mod fork;
 mod khugepaged;
 mod ksm;
+mod mapping_culprit;
 mod mprotect;
 mod mremap;
 mod msync;

@@ -4,9 +4,8 @@
 //! page that is not present is in no TLB. A page that is this process's alone gets its right to write back at once and not at the
 //! next fault (can_change_pte_writable()), whether it was written in between or not.
 
-use std::io;
-
-use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use super::mapping_culprit::{MappingCulprit, VictimAccess, touch_before};
+use super::{DEFAULT_MECHANISM, StallMechanism, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::params::Param;
 
@@ -21,33 +20,20 @@ pub(super) const MPROTECT_MECHANISM: StallMechanism = StallMechanism {
     keeps_tables: true,
     prepare: |params| {
         let mapping = LabMapping::anonymous(params.size("pages") * PAGE_BYTES)?;
-        mapping.touch_pages();
-        Ok(Box::new(Mprotect {
+        let none = params.get("none") == 1;
+        Ok(Box::new(MappingCulprit {
             mapping,
-            none: params.get("none") == 1,
+            victim: VictimAccess::Nothing,
+            before: touch_before,
+            operation: move |mapping: &LabMapping| {
+                if none {
+                    mapping.forbid_access(mapping.bytes())?;
+                } else {
+                    mapping.set_writable(mapping.bytes(), false)?;
+                }
+                mapping.set_writable(mapping.bytes(), true)
+            },
         }))
     },
     ..DEFAULT_MECHANISM
 };
-
-struct Mprotect {
-    mapping: LabMapping,
-    none: bool,
-}
-
-impl Culprit for Mprotect {
-    fn prepare_operation(&mut self) -> io::Result<()> {
-        self.mapping.touch_pages();
-        Ok(())
-    }
-
-    fn run_operation(&mut self) -> io::Result<()> {
-        let bytes = self.mapping.bytes();
-        if self.none {
-            self.mapping.forbid_access(bytes)?;
-        } else {
-            self.mapping.set_writable(bytes, false)?;
-        }
-        self.mapping.set_writable(bytes, true)
-    }
-}

@@ -5,11 +5,13 @@
 use std::fs::File;
 use std::io;
 
-use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use rustix::mm::{MsyncFlags, msync};
+
+use super::mapping_culprit::{MappingCulprit, VictimAccess, nothing_before};
+use super::{DEFAULT_MECHANISM, StallMechanism, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::resources::{ResourceDemand, pages_to_bytes};
 use crate::unnamed_file::create_on_disk;
-use crate::victim::TouchedMemory;
 
 pub(super) const MSYNC_MECHANISM: StallMechanism = StallMechanism {
     name: "msync",
@@ -19,8 +21,17 @@ pub(super) const MSYNC_MECHANISM: StallMechanism = StallMechanism {
     keeps_tables: true,
     makes_faults: true,
     prepare: |params| {
-        let written = WrittenFile::new(params.size("pages") * PAGE_BYTES)?;
-        Ok(Box::new(Msync { written }))
+        let (mapping, _) = map_written_file(params.size("pages") * PAGE_BYTES)?;
+        Ok(Box::new(MappingCulprit {
+            mapping,
+            victim: VictimAccess::Writes,
+            before: nothing_before,
+            operation: |mapping: &LabMapping| {
+                let at = mapping.start().cast();
+                // SAFETY: the mapping is there with that length; its contents are not changed.
+                Ok(unsafe { msync(at, mapping.bytes(), MsyncFlags::SYNC) }?)
+            },
+        }))
     },
     takes: |params| ResourceDemand::of_file(pages_to_bytes(params.get("pages"))),
     // A worker of the file system writes on behalf of the caller.
@@ -28,51 +39,10 @@ pub(super) const MSYNC_MECHANISM: StallMechanism = StallMechanism {
     ..DEFAULT_MECHANISM
 };
 
-struct Msync {
-    written: WrittenFile,
-}
-
-/// A mapping of a file on a disk, all of it written.
-pub(super) struct WrittenFile {
-    file: File,
-    mapping: LabMapping,
-}
-
-impl WrittenFile {
-    pub(super) fn new(bytes: usize) -> io::Result<Self> {
-        let file = create_on_disk(bytes)?;
-        let mapping = LabMapping::map_file(&file, bytes)?;
-        mapping.touch_pages();
-        Ok(Self { file, mapping })
-    }
-}
-
-/// It writes the file back by its descriptor, as databases do.
-impl Culprit for WrittenFile {
-    fn run_operation(&mut self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    fn touched_memory(&self) -> Option<TouchedMemory> {
-        Some(TouchedMemory::new(
-            self.mapping.start(),
-            self.mapping.bytes(),
-            true,
-        ))
-    }
-}
-
-impl Culprit for Msync {
-    fn run_operation(&mut self) -> io::Result<()> {
-        let mapping = &self.written.mapping;
-        // SAFETY: the mapping is there with that length; its contents are not changed.
-        if unsafe { libc::msync(mapping.start().cast(), mapping.bytes(), libc::MS_SYNC) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
-    }
-
-    fn touched_memory(&self) -> Option<TouchedMemory> {
-        self.written.touched_memory()
-    }
+/// A mapping of a file on a disk, all of it written, and the file.
+pub(super) fn map_written_file(bytes: usize) -> io::Result<(LabMapping, File)> {
+    let file = create_on_disk(bytes)?;
+    let mapping = LabMapping::map_file(&file, bytes)?;
+    mapping.touch_pages();
+    Ok((mapping, file))
 }

@@ -63,6 +63,6 @@ impl Munmap {
     /// The memory of the next operation.
     pub(super) fn next_chunk(&self) -> Option<TouchedMemory> {
         let next = self.next.as_ref()?;
-        Some(TouchedMemory::new(next.start(), next.bytes(), false))
+        Some(TouchedMemory::new(next, false))
     }
 }

@@ -9,10 +9,10 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
+use super::mapping_culprit::{MappingCulprit, VictimAccess, nothing_before};
 use super::{Culprit, DEFAULT_MECHANISM, OperationTiming, StallMechanism, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::system;
-use crate::victim::TouchedMemory;
 
 pub(super) const MOVE_PAGES_MECHANISM: StallMechanism = StallMechanism {
     name: "move-pages",
@@ -62,8 +62,12 @@ pub(super) const NUMA_BALANCING_MECHANISM: StallMechanism = StallMechanism {
     expects: |_| None,
     makes_faults: true,
     prepare: |params| {
-        let mapping = LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?;
-        Ok(Box::new(Balanced { mapping }))
+        Ok(Box::new(MappingCulprit {
+            mapping: LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?,
+            victim: VictimAccess::Writes,
+            before: nothing_before,
+            operation: write_for_a_while,
+        }))
     },
     needs: &[super::SystemNeed::NumaBalancing],
     // The kernel looks once a second of a thread's time at most (kernel/sched/fair.c: task_tick_numa()).
@@ -178,31 +182,18 @@ impl Culprit for Move {
     }
 }
 
-struct Balanced {
-    mapping: LabMapping,
-}
-
-impl Culprit for Balanced {
-    fn run_operation(&mut self) -> io::Result<()> {
-        // The kernel looks when a thread has used its CPU for long enough. Should all clocks stand still, it ends after a hundred
-        // times over the pages.
-        let until = Instant::now() + Duration::from_millis(1);
-        for _ in 0..100 {
-            self.mapping.touch_pages();
-            if Instant::now() > until {
-                break;
-            }
+/// Writes all pages for as long as the kernel takes to look.
+fn write_for_a_while(mapping: &LabMapping) -> io::Result<()> {
+    // The kernel looks when a thread has used its CPU for long enough. Should all clocks stand still, it ends after a hundred
+    // times over the pages.
+    let until = Instant::now() + Duration::from_millis(1);
+    for _ in 0..100 {
+        mapping.touch_pages();
+        if Instant::now() > until {
+            break;
         }
-        Ok(())
     }
-
-    fn touched_memory(&self) -> Option<TouchedMemory> {
-        Some(TouchedMemory::new(
-            self.mapping.start(),
-            self.mapping.bytes(),
-            true,
-        ))
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,16 +4,15 @@
 //! page of a file, which leaves the page cache; a minor one for a dirty page of a file, which only kswapd would write
 //! out (mm/vmscan.c: shrink_folio_list()).
 
-use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use super::mapping_culprit::{MappingCulprit, VictimAccess, nothing_before};
+use super::{DEFAULT_MECHANISM, StallMechanism, SystemNeed, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::params::Param;
 use crate::resources::{ResourceDemand, pages_to_bytes};
 use crate::unnamed_file::create_written;
-use crate::victim::TouchedMemory;
 
 pub(super) const SWAP_MECHANISM: StallMechanism = StallMechanism {
     name: "swap",
@@ -23,13 +22,17 @@ pub(super) const SWAP_MECHANISM: StallMechanism = StallMechanism {
     keeps_tables: true,
     makes_faults: true,
     prepare: |params| {
-        let mapping = LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?;
-        Ok(Box::new(Swap { mapping }))
+        Ok(Box::new(MappingCulprit {
+            mapping: LabMapping::small_pages(params.size("pages") * PAGE_BYTES)?,
+            victim: VictimAccess::Writes,
+            before: nothing_before,
+            operation: page_out,
+        }))
     },
-    needs: &[super::SystemNeed::Swap],
+    needs: &[SystemNeed::Swap],
     lacks: || {
-        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-        (swaps.lines().count() < 2).then(|| "no swap to page out to (/proc/swaps)".to_owned())
+        let swaps = SystemNeed::Swap.is_there();
+        (!swaps).then(|| "no swap to page out to (/proc/swaps)".to_owned())
     },
     ..DEFAULT_MECHANISM
 };
@@ -54,62 +57,23 @@ pub(super) const RECLAIM_FILE_MECHANISM: StallMechanism = StallMechanism {
     prepare: |params| {
         let bytes = params.size("pages") * PAGE_BYTES;
         let file = create_written(bytes)?;
-        let mapping = LabMapping::map_file(&file, bytes)?;
-        Ok(Box::new(ReclaimFile {
-            mapping,
-            file,
-            dirty: params.get("dirty") == 1,
+        let dirty = params.get("dirty") == 1;
+        Ok(Box::new(MappingCulprit {
+            mapping: LabMapping::map_file(&file, bytes)?,
+            victim: VictimAccess::Reads,
+            before: move |mapping: &LabMapping| {
+                // A byte a page is written by a call and not by the mapping, whose pages stay as they are.
+                for at in (0..mapping.bytes()).step_by(PAGE_BYTES).filter(|_| dirty) {
+                    file.write_all_at(b"q", at as u64)?;
+                }
+                Ok(())
+            },
+            operation: page_out,
         }))
     },
     ..DEFAULT_MECHANISM
 };
 
-struct ReclaimFile {
-    mapping: LabMapping,
-    file: File,
-    dirty: bool,
-}
-
-impl Culprit for ReclaimFile {
-    fn prepare_operation(&mut self) -> io::Result<()> {
-        if self.dirty {
-            // A byte a page is written by a call and not by the mapping, whose pages stay as they are.
-            for at in (0..self.mapping.bytes()).step_by(PAGE_BYTES) {
-                self.file.write_all_at(b"q", at as u64)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn run_operation(&mut self) -> io::Result<()> {
-        self.mapping
-            .advise(self.mapping.bytes(), libc::MADV_PAGEOUT)
-    }
-
-    fn touched_memory(&self) -> Option<TouchedMemory> {
-        Some(TouchedMemory::new(
-            self.mapping.start(),
-            self.mapping.bytes(),
-            false,
-        ))
-    }
-}
-
-struct Swap {
-    mapping: LabMapping,
-}
-
-impl Culprit for Swap {
-    fn run_operation(&mut self) -> io::Result<()> {
-        self.mapping
-            .advise(self.mapping.bytes(), libc::MADV_PAGEOUT)
-    }
-
-    fn touched_memory(&self) -> Option<TouchedMemory> {
-        Some(TouchedMemory::new(
-            self.mapping.start(),
-            self.mapping.bytes(),
-            true,
-        ))
-    }
+fn page_out(mapping: &LabMapping) -> io::Result<()> {
+    mapping.advise(mapping.bytes(), libc::MADV_PAGEOUT)
 }

@@ -5,7 +5,8 @@
 
 use std::io;
 
-use super::msync::WrittenFile;
+use super::mapping_culprit::{MappingCulprit, VictimAccess, nothing_before};
+use super::msync::map_written_file;
 use super::munmap::Munmap;
 use super::{Culprit, DEFAULT_MECHANISM, OperationTiming, StallMechanism};
 use crate::attribute::GapClass;
@@ -163,11 +164,7 @@ impl Culprit for SeedFree {
     }
 
     fn touched_memory(&self) -> Option<TouchedMemory> {
-        Some(TouchedMemory::new(
-            self.other.start(),
-            self.other.bytes(),
-            true,
-        ))
+        Some(TouchedMemory::new(&self.other, true))
     }
 }
 
@@ -229,9 +226,15 @@ pub(super) const SEED_WRITEBACK_MECHANISM: StallMechanism = StallMechanism {
     keeps_tables: true,
     makes_faults: true,
     prepare: |params| {
-        Ok(Box::new(WrittenFile::new(
-            params.size("bytes").next_multiple_of(PAGE_BYTES),
-        )?))
+        let bytes = params.size("bytes").next_multiple_of(PAGE_BYTES);
+        let (mapping, file) = map_written_file(bytes)?;
+        Ok(Box::new(MappingCulprit {
+            mapping,
+            victim: VictimAccess::Writes,
+            before: nothing_before,
+            // The file is written back by its descriptor, as databases do.
+            operation: move |_: &LabMapping| file.sync_data(),
+        }))
     },
     daemons: &["kworker"],
     seed: Some(&PublishedExperiment {

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use super::pagemap::Pagemap;
 use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
+use crate::os_result::os_result;
 use crate::victim::TouchedMemory;
 
 pub(super) const SOFT_DIRTY_MECHANISM: StallMechanism = StallMechanism {
@@ -87,10 +88,7 @@ impl Drop for NoHugePages {
 
 fn set_huge_pages_off(off: bool) -> io::Result<()> {
     // SAFETY: numbers only.
-    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(off), 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    os_result(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(off), 0, 0, 0) })
 }
 
 impl Culprit for SoftDirty {
@@ -99,10 +97,6 @@ impl Culprit for SoftDirty {
     }
 
     fn touched_memory(&self) -> Option<TouchedMemory> {
-        Some(TouchedMemory::new(
-            self.mapping.start(),
-            self.mapping.bytes(),
-            true,
-        ))
+        Some(TouchedMemory::new(&self.mapping, true))
     }
 }

@@ -3,11 +3,9 @@
 //! zap_pte_range(), tlb_delay_rmap()), so that it is one flush a page table. The victim does not touch them: it would
 //! get a SIGBUS.
 
-use std::fs::File;
-use std::io;
-
+use super::mapping_culprit::{MappingCulprit, VictimAccess, touch_before};
 use super::table_placement::{MAX_ONE_TABLE_PAGES, map_within_table};
-use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
+use super::{DEFAULT_MECHANISM, StallMechanism, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
 use crate::unnamed_file::create_in_memory;
 
@@ -20,25 +18,15 @@ pub(super) const TRUNCATE_MECHANISM: StallMechanism = StallMechanism {
     prepare: |params| {
         let bytes = params.size("pages") * PAGE_BYTES;
         let file = create_in_memory(bytes)?;
-        let mapping = map_within_table(bytes, || LabMapping::map_file(&file, bytes))?;
-        Ok(Box::new(Truncate { file, mapping }))
+        Ok(Box::new(MappingCulprit {
+            mapping: map_within_table(bytes, || LabMapping::map_file(&file, bytes))?,
+            victim: VictimAccess::Nothing,
+            before: touch_before,
+            operation: move |mapping: &LabMapping| {
+                file.set_len(0)?;
+                file.set_len(mapping.bytes() as u64)
+            },
+        }))
     },
     ..DEFAULT_MECHANISM
 };
-
-struct Truncate {
-    file: File,
-    mapping: LabMapping,
-}
-
-impl Culprit for Truncate {
-    fn prepare_operation(&mut self) -> io::Result<()> {
-        self.mapping.touch_pages();
-        Ok(())
-    }
-
-    fn run_operation(&mut self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.set_len(self.mapping.bytes() as u64)
-    }
-}

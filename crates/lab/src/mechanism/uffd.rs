@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
 use crate::memory::{LabMapping, PAGE_BYTES};
+use crate::os_result::os_result;
 
 pub(super) const UFFD_WP_MECHANISM: StallMechanism = StallMechanism {
     name: "uffd-wp",
@@ -120,11 +121,7 @@ impl Protected {
     fn call_ioctl<T>(&self, request: libc::c_ulong, what: &mut T) -> io::Result<()> {
         let what = std::ptr::from_mut(what);
         // SAFETY: the request is made for a T, of which the kernel reads and writes no more than its size.
-        if unsafe { libc::ioctl(self.fd.as_raw_fd(), request, what) } == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        os_result(unsafe { libc::ioctl(self.fd.as_raw_fd(), request, what) })
     }
 
     fn set_protection(&self, mode: u64) -> io::Result<()> {
