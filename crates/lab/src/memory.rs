@@ -22,6 +22,12 @@ pub(crate) fn huge_page_advice(huge: bool) -> i32 {
     }
 }
 
+/// Has the kernel make no huge page in this process from now on, or make them again (prctl(2)). Present ones stay.
+pub(crate) fn set_huge_pages_off(off: bool) -> io::Result<()> {
+    // SAFETY: numbers only.
+    os_result(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(off), 0, 0, 0) })
+}
+
 /// A private anonymous mapping.
 #[derive(Debug)]
 pub struct LabMapping {

@@ -2,9 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::FromRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The folders for files, the first of which that works is taken: it is on a disk, while /tmp may be tmpfs, which writes nothing
 /// back.
@@ -48,13 +49,7 @@ pub(crate) fn create_written(bytes: usize) -> io::Result<File> {
 
 /// A file in memory, all zero.
 pub(crate) fn create_in_memory(bytes: usize) -> io::Result<File> {
-    // SAFETY: a name that ends in 0; the kernel gives a new descriptor or -1.
-    let fd = unsafe { libc::memfd_create(c"quell-lab".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    let file = unsafe { File::from_raw_fd(fd) };
+    let file = File::from(memfd_create("quell-lab", MemfdFlags::CLOEXEC)?);
     file.set_len(u64::try_from(bytes).unwrap_or(u64::MAX))?;
     Ok(file)
 }

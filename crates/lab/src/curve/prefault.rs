@@ -6,7 +6,7 @@ use rustix::mm::MapFlags;
 
 use super::batch::TimeBatch;
 use super::{CurveBench, CurvePart, SampleKind};
-use crate::memory::{LabMapping, PAGE_BYTES};
+use crate::memory::{LabMapping, PAGE_BYTES, set_huge_pages_off};
 
 /// Pages of a call.
 const PAGES_PER_CALL: [u64; 5] = [1, 8, 64, 512, 1024];
@@ -41,11 +41,8 @@ pub(super) fn prefault_parts() -> Vec<CurvePart> {
         sample: SampleKind::Mean,
         xs: PAGES_PER_CALL.to_vec(),
         prepare: Box::new(move |_| {
-            // MAP_POPULATE comes before any madvise could refuse huge pages: this process gets none (prctl(2)).
-            // SAFETY: numbers only.
-            if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            // MAP_POPULATE comes before any madvise could refuse huge pages, so this process gets none.
+            set_huge_pages_off(true)?;
             Ok(Box::new(PrefaultBench(how)))
         }),
     })

@@ -10,8 +10,7 @@ use std::os::unix::fs::FileExt as _;
 
 use super::pagemap::Pagemap;
 use super::{Culprit, DEFAULT_MECHANISM, StallMechanism, pages_param};
-use crate::memory::{LabMapping, PAGE_BYTES};
-use crate::os_result::os_result;
+use crate::memory::{LabMapping, PAGE_BYTES, set_huge_pages_off};
 use crate::victim::TouchedMemory;
 
 pub(super) const SOFT_DIRTY_MECHANISM: StallMechanism = StallMechanism {
@@ -84,11 +83,6 @@ impl Drop for NoHugePages {
         // It was allowed a moment ago; and without huge pages the process runs as well.
         let _ = set_huge_pages_off(self.were_off);
     }
-}
-
-fn set_huge_pages_off(off: bool) -> io::Result<()> {
-    // SAFETY: numbers only.
-    os_result(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(off), 0, 0, 0) })
 }
 
 impl Culprit for SoftDirty {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{UndoStep, file_error, write_system_file, write_when_free};
 use crate::memory::PAGE_BYTES;
+use crate::os_result::os_result;
 
 /// Size of the device that is swapped to, bytes. Only its compressed contents take memory, not this.
 const SWAP_BYTES: u64 = 512 << 20;
@@ -40,13 +41,8 @@ pub(super) fn turn_zram_swap_on(undo: &mut Vec<UndoStep>) -> io::Result<()> {
     drop(file);
     let path = c_path(&device)?;
     // SAFETY: a path that ends in 0.
-    if unsafe { libc::swapon(path.as_ptr(), 0) } != 0 {
-        return Err(file_error(
-            "turn swap on on",
-            &device,
-            &io::Error::last_os_error(),
-        ));
-    }
+    os_result(unsafe { libc::swapon(path.as_ptr(), 0) })
+        .map_err(|err| file_error("turn swap on on", &device, &err))?;
     undo.push(UndoStep::SwapOff(device));
     Ok(())
 }
@@ -66,14 +62,8 @@ fn swap_header(bytes: u64) -> Vec<u8> {
 pub(super) fn turn_swap_off(device: &Path) -> io::Result<()> {
     let path = c_path(device)?;
     // SAFETY: a path that ends in 0.
-    if unsafe { libc::swapoff(path.as_ptr()) } != 0 {
-        return Err(file_error(
-            "turn swap off on",
-            device,
-            &io::Error::last_os_error(),
-        ));
-    }
-    Ok(())
+    os_result(unsafe { libc::swapoff(path.as_ptr()) })
+        .map_err(|err| file_error("turn swap off on", device, &err))
 }
 
 /// The file that resets a device to a new one.
