@@ -5,7 +5,7 @@ use std::thread;
 
 use quell_stats::Rng;
 
-use crate::memory::PAGE_BYTES;
+use crate::malloc_block::MallocBlock;
 
 /// Blocks that a thread holds at once.
 const MAX_HELD_BLOCKS: usize = 24;
@@ -31,31 +31,6 @@ fn churn_blocks(operations: u64, seed: u64) {
             let size = (64 << 10) << rng.below(7);
             held.extend(MallocBlock::new(size));
         }
-    }
-}
-
-/// A block from malloc.
-struct MallocBlock(*mut libc::c_void);
-
-impl MallocBlock {
-    fn new(bytes: usize) -> Option<Self> {
-        // SAFETY: any size may be asked for; null is looked at.
-        let at = unsafe { libc::malloc(bytes) };
-        if at.is_null() {
-            return None;
-        }
-        for offset in (0..bytes).step_by(PAGE_BYTES) {
-            // SAFETY: within the block, which nobody else knows.
-            unsafe { at.cast::<u8>().add(offset).write_volatile(1) };
-        }
-        Some(Self(at))
-    }
-}
-
-impl Drop for MallocBlock {
-    fn drop(&mut self) {
-        // SAFETY: it is malloc's, and freed once.
-        unsafe { libc::free(self.0) };
     }
 }
 

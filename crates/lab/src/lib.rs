@@ -32,6 +32,7 @@ pub mod host_api;
 pub mod judge;
 mod kernel_threads;
 pub mod madv;
+mod malloc_block;
 mod measure_block;
 pub mod mechanism;
 pub mod memory;

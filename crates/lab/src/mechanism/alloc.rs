@@ -4,10 +4,10 @@
 //! its end (malloc/malloc.c: free(), M_MMAP_THRESHOLD). So one such chunk at a time causes a shootdown once and never again;
 //! several that are freed in a row are trimmed, and all beyond 32 MiB are unmapped each time.
 
-use std::ffi::c_void;
 use std::io;
 
 use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
+use crate::malloc_block::MallocBlock;
 use crate::memory::PAGE_BYTES;
 use crate::params::Param;
 use crate::preload;
@@ -40,50 +40,24 @@ pub(super) const ALLOC_FREE_MECHANISM: StallMechanism = StallMechanism {
 
 struct AllocFree {
     bytes: usize,
-    chunks: Vec<*mut c_void>,
+    chunks: Vec<MallocBlock>,
     most: usize,
-}
-
-// SAFETY: a chunk may be freed by another thread than has allocated it (malloc(3), MT-Safe).
-unsafe impl Send for AllocFree {}
-
-impl AllocFree {
-    fn free_chunks(&mut self) {
-        for chunk in self.chunks.drain(..) {
-            // SAFETY: it comes from malloc, and is freed once.
-            unsafe { libc::free(chunk) };
-        }
-    }
 }
 
 impl Culprit for AllocFree {
     fn prepare_operation(&mut self) -> io::Result<()> {
         // An operation before this one may have failed half-way.
-        self.free_chunks();
+        self.chunks.clear();
         for _ in 0..self.most {
-            // SAFETY: any size may be asked for.
-            let chunk = unsafe { libc::malloc(self.bytes) };
-            if chunk.is_null() {
-                return Err(io::ErrorKind::OutOfMemory.into());
-            }
+            let chunk = MallocBlock::new(self.bytes).ok_or(io::ErrorKind::OutOfMemory)?;
             // There is room for all of them, so that nothing else is allocated.
             self.chunks.push(chunk);
-            for at in (0..self.bytes).step_by(PAGE_BYTES) {
-                // SAFETY: within the chunk.
-                unsafe { chunk.cast::<u8>().add(at).write_volatile(1) };
-            }
         }
         Ok(())
     }
 
     fn run_operation(&mut self) -> io::Result<()> {
-        self.free_chunks();
+        self.chunks.clear();
         Ok(())
-    }
-}
-
-impl Drop for AllocFree {
-    fn drop(&mut self) {
-        self.free_chunks();
     }
 }
