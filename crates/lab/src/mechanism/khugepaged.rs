@@ -4,9 +4,8 @@
 
 use std::fs;
 use std::io;
-use std::thread;
-use std::time::{Duration, Instant};
 
+use super::daemon_wait::wait_for_daemon;
 use super::pagemap::Pagemap;
 use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
 use crate::memory::{HUGE_PAGE_BYTES, LabMapping, PAGE_BYTES};
@@ -42,12 +41,6 @@ pub(super) const KHUGEPAGED_MECHANISM: StallMechanism = StallMechanism {
     },
     ..DEFAULT_MECHANISM
 };
-
-/// The longest time that khugepaged may need to come round: it goes over the memory of others too.
-const MAX_SCAN_WAIT: Duration = Duration::from_secs(5);
-
-/// Time between two looks at the pages: short against khugepaged's pause, and long enough that the CPU is free for it.
-const SCAN_CHECK_INTERVAL: Duration = Duration::from_micros(500);
 
 struct Khugepaged {
     mapping: LabMapping,
@@ -110,16 +103,9 @@ impl Culprit for Khugepaged {
     }
 
     fn run_operation(&mut self) -> io::Result<()> {
-        let until = Instant::now() + MAX_SCAN_WAIT;
-        while !self.is_huge()? {
-            if Instant::now() > until {
-                return Err(io::Error::other(format!(
-                    "khugepaged has made no huge pages of them in {} s",
-                    MAX_SCAN_WAIT.as_secs()
-                )));
-            }
-            thread::sleep(SCAN_CHECK_INTERVAL);
-        }
-        Ok(())
+        wait_for_daemon(
+            || self.is_huge(),
+            |seconds| format!("khugepaged has made no huge pages of them in {seconds} s"),
+        )
     }
 }

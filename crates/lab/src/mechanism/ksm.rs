@@ -4,9 +4,8 @@
 
 use std::fs;
 use std::io;
-use std::thread;
-use std::time::{Duration, Instant};
 
+use super::daemon_wait::wait_for_daemon;
 use super::pagemap::Pagemap;
 use super::{Culprit, DEFAULT_MECHANISM, StallMechanism};
 use crate::memory::{LabMapping, PAGE_BYTES};
@@ -33,12 +32,6 @@ pub(super) const KSM_MECHANISM: StallMechanism = StallMechanism {
     },
     ..DEFAULT_MECHANISM
 };
-
-/// The longest time that ksmd may need to come round.
-const MAX_MERGE_WAIT: Duration = Duration::from_secs(5);
-
-/// Time between two looks at the pages: short against ksmd's pause, and long enough that the CPU is free for it.
-const MERGE_CHECK_INTERVAL: Duration = Duration::from_micros(500);
 
 struct Ksm {
     mapping: LabMapping,
@@ -70,17 +63,10 @@ impl Ksm {
 
     /// Waits until all pages are one.
     fn wait_until_merged(&mut self) -> io::Result<()> {
-        let until = Instant::now() + MAX_MERGE_WAIT;
-        while !self.pagemap.read_entries()?.all(|page| page.is_shared()) {
-            if Instant::now() > until {
-                return Err(io::Error::other(format!(
-                    "ksmd has not merged them in {} s (/sys/kernel/mm/ksm)",
-                    MAX_MERGE_WAIT.as_secs()
-                )));
-            }
-            thread::sleep(MERGE_CHECK_INTERVAL);
-        }
-        Ok(())
+        wait_for_daemon(
+            || Ok(self.pagemap.read_entries()?.all(|page| page.is_shared())),
+            |seconds| format!("ksmd has not merged them in {seconds} s (/sys/kernel/mm/ksm)"),
+        )
     }
 }
 

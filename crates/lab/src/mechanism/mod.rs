@@ -4,6 +4,7 @@ mod alloc;
 mod brk;
 mod collapse;
 mod compact;
+mod daemon_wait;
 mod dontneed;
 mod fork;
 mod khugepaged;
