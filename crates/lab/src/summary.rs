@@ -288,10 +288,9 @@ impl ExperimentSummary {
         Some(events * self.effect.ns_per_event?)
     }
 
-    /// Whether an arm has no valid block, so that nothing is known of it.
-    #[must_use]
-    pub fn has_no_block(&self, arm: &str) -> bool {
-        self.arms.get(arm).is_none_or(|a| a.blocks == 0)
+    /// An arm that has a valid block: nothing is known of any other.
+    pub(crate) fn valid_arm(&self, arm: &str) -> Option<&ArmSummary> {
+        self.arms.get(arm).filter(|arm| arm.blocks > 0)
     }
 
     /// The summary without the data that only pictures need.

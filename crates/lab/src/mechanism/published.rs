@@ -34,40 +34,33 @@ pub struct PublishedFigure {
     pub quantity: &'static str,
     /// The document's words.
     pub published: &'static str,
-    /// The words for the figure that was measured here.
-    pub measured_words: fn(&ExperimentSummary) -> String,
+    /// The words for the figure that was measured here, where one was.
+    pub measured_words: fn(&ExperimentSummary) -> Option<String>,
 }
 
-fn real_op_time(summary: &ExperimentSummary) -> String {
-    let op = summary.arms.get("real").and_then(|a| a.op_ns);
-    op.map_or_else(
-        || "?".to_owned(),
-        |(p50, _)| format!("{:.2} ms", p50 as f64 / 1e6),
-    )
+/// The median time of an operation beside the victim, ns.
+fn real_op_ns(summary: &ExperimentSummary) -> Option<f64> {
+    let (p50, _) = summary.arms.get("real")?.op_ns?;
+    Some(p50 as f64)
 }
 
-fn hits_per_op(summary: &ExperimentSummary) -> String {
-    let n = summary.shootdowns_per_op;
-    n.map_or_else(|| "?".to_owned(), |n| format!("{n:.2}"))
+fn hits_per_op(summary: &ExperimentSummary) -> Option<String> {
+    let hits = summary.shootdowns_per_op;
+    let hits = hits.map_or_else(|| "?".to_owned(), |n| format!("{n:.2}"));
+    Some(format!("{hits} a free"))
 }
 
-fn stall_of_each(summary: &ExperimentSummary) -> String {
-    if summary.has_no_block("real") {
-        return "?".to_owned();
-    }
-    let ns = summary.effect.ns_per_event;
-    ns.map_or_else(
-        || "no stall".to_owned(),
-        |ns| format!("{:.1} µs each", ns / 1e3),
-    )
+fn stall_of_each(summary: &ExperimentSummary) -> Option<String> {
+    summary.valid_arm("real")?;
+    Some(match summary.effect.ns_per_event {
+        Some(ns) => format!("{:.1} µs each", ns / 1e3),
+        None => "no stall".to_owned(),
+    })
 }
 
-fn sham_hits(summary: &ExperimentSummary) -> String {
-    if summary.has_no_block("sham") {
-        return "?".to_owned();
-    }
-    let sham = summary.arms.get("sham").map_or(0, |a| a.caused);
-    format!("{sham} with the culprit in another address space")
+fn sham_hits(summary: &ExperimentSummary) -> Option<String> {
+    let hits = summary.valid_arm("sham")?.caused;
+    Some(format!("{hits} with the culprit in another address space"))
 }
 
 pub(super) const SEED_FREE_MECHANISM: StallMechanism = StallMechanism {
@@ -114,13 +107,13 @@ pub(super) const SEED_FREE_MECHANISM: StallMechanism = StallMechanism {
                     let huge = s.params.get("huge") == 1;
                     let pages = if huge { "huge pages" } else { "4 KB pages" };
                     let gb = s.params.get("bytes") as f64 / f64::from(1 << 30);
-                    format!("{gb:.2} GB, {pages}, freed once a block")
+                    Some(format!("{gb:.2} GB, {pages}, freed once a block"))
                 },
             },
             PublishedFigure {
                 quantity: "interrupts that reach the victim",
                 published: "\"many more\" than the six that are printed",
-                measured_words: |s| format!("{} a free", hits_per_op(s)),
+                measured_words: hits_per_op,
             },
             PublishedFigure {
                 quantity: "without the culprit in its address space",
@@ -135,7 +128,7 @@ pub(super) const SEED_FREE_MECHANISM: StallMechanism = StallMechanism {
             PublishedFigure {
                 quantity: "time of the free",
                 published: "between two marks of the picture",
-                measured_words: real_op_time,
+                measured_words: |s| Some(format!("{:.2} ms", real_op_ns(s)? / 1e6)),
             },
         ],
         differs: "the document times batches of 16 pages with CLOCK_REALTIME and shows percentiles of 32 MB; here every page \
@@ -181,23 +174,15 @@ pub(super) const SEED_MUNMAP_MECHANISM: StallMechanism = StallMechanism {
                 published: "100,016 (tlb:tlb_flush), its own, alone in its address space",
                 measured_words: |s| {
                     let n = s.shootdowns_per_op.unwrap_or(0.0) * 1e5;
-                    format!("{n:.0} shootdowns, with a thread beside it")
+                    Some(format!("{n:.0} shootdowns, with a thread beside it"))
                 },
             },
             PublishedFigure {
                 quantity: "time of one",
                 published: "2.3 µs of system time, the page's fault included",
                 measured_words: |s| {
-                    let op = s.arms.get("real").and_then(|a| a.op_ns);
-                    op.map_or_else(
-                        || "?".to_owned(),
-                        |(p50, _)| {
-                            format!(
-                                "{:.1} µs, the wait for the victim included",
-                                p50 as f64 / 1e3
-                            )
-                        },
-                    )
+                    let us = real_op_ns(s)? / 1e3;
+                    Some(format!("{us:.1} µs, the wait for the victim included"))
                 },
             },
             PublishedFigure {
@@ -244,35 +229,31 @@ pub(super) const SEED_WRITEBACK_MECHANISM: StallMechanism = StallMechanism {
                 quantity: "gaps",
                 published: "18 to 901 µs, nine of them printed, above 17.8 µs",
                 measured_words: |s| {
-                    if s.has_no_block("real") {
-                        return "?".to_owned();
-                    }
-                    let real = s.arms.get("real");
-                    let rate = |class| real.map_or(0.0, |a| a.class_rate(class));
-                    format!(
+                    let real = s.valid_arm("real")?;
+                    Some(format!(
                         "{:.0} faults and {:.0} shootdowns a second",
-                        rate(GapClass::Fault),
-                        rate(GapClass::Tlb)
-                    )
+                        real.class_rate(GapClass::Fault),
+                        real.class_rate(GapClass::Tlb)
+                    ))
                 },
             },
             PublishedFigure {
                 quantity: "p99.99 of a write",
                 published: "not told",
                 measured_words: |s| {
-                    let p = s.arms.get("real").and_then(|a| a.turn_ns.get("p9999"));
-                    p.map_or_else(
-                        || "?".to_owned(),
-                        |ns| format!("{:.1} µs", *ns as f64 / 1e3),
-                    )
+                    let ns = *s.arms.get("real")?.turn_ns.get("p9999")?;
+                    Some(format!("{:.1} µs", ns as f64 / 1e3))
                 },
             },
             PublishedFigure {
                 quantity: "stall of the victim",
                 published: "not told",
                 measured_words: |s| match s.effect.stall_ppm.signs {
-                    (_, 0) => "?".to_owned(),
-                    _ => format!("{:.1} % of its time", s.effect.stall_ppm.difference / 1e4),
+                    (_, 0) => None,
+                    _ => Some(format!(
+                        "{:.1} % of its time",
+                        s.effect.stall_ppm.difference / 1e4
+                    )),
                 },
             },
         ],

@@ -10,7 +10,7 @@ pub(super) fn beside(summary: &ExperimentSummary) -> Option<Beside> {
     let figures = seed.figures.iter().map(|figure| Figure {
         what: figure.quantity,
         document: figure.published,
-        here: (figure.measured_words)(summary),
+        here: (figure.measured_words)(summary).unwrap_or_else(|| "?".to_owned()),
     });
     Some(Beside {
         document: seed.document,
