@@ -1,5 +1,6 @@
 //! Operations that fail: one failure costs its block, and only repeated failures cost the experiment.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use crate::arm::Arm;
@@ -13,7 +14,7 @@ const MAX_FAILURES_IN_A_ROW: u32 = 3;
 
 /// The number of failures of each arm in a row.
 #[derive(Debug, Default)]
-pub(crate) struct FailureStreaks([u32; Arm::ALL.len()]);
+pub(crate) struct FailureStreaks(BTreeMap<Arm, u32>);
 
 impl FailureStreaks {
     /// The block that was measured; one whose operation failed is marked as invalid.
@@ -26,13 +27,7 @@ impl FailureStreaks {
         arm: Arm,
         block: anyhow::Result<MeasuredBlock>,
     ) -> anyhow::Result<MeasuredBlock> {
-        let Some(row) = Arm::ALL
-            .iter()
-            .position(|a| *a == arm)
-            .and_then(|at| self.0.get_mut(at))
-        else {
-            return block;
-        };
+        let row = self.0.entry(arm).or_default();
         match block {
             Ok(measured) => {
                 *row = 0;
