@@ -13,16 +13,8 @@ pub fn pin_self(cpus: &[u32]) -> io::Result<()> {
     set_affinity(None, cpus)
 }
 
-/// Keeps a thread of this process on these CPUs.
-///
-/// # Errors
-///
-/// If it has ended, or none of them is one that it may use.
-pub fn pin_thread(thread: Pid, cpus: &[u32]) -> io::Result<()> {
-    set_affinity(Some(thread), cpus)
-}
-
-fn set_affinity(thread: Option<Pid>, cpus: &[u32]) -> io::Result<()> {
+/// Keeps a thread of this process on these CPUs; without one the calling thread.
+pub(crate) fn set_affinity(thread: Option<Pid>, cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if let Ok(cpu) = usize::try_from(cpu)

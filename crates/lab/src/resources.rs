@@ -1,7 +1,6 @@
 //! Memory and disk that an experiment takes, compared with the free ones before anything begins, for a machine that runs out of
 //! memory kills processes of its own choice.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::memory::PAGE_BYTES;
@@ -71,8 +70,8 @@ impl ResourceDemand {
         if self.work > MAX_WORK_BYTES {
             return Some(format!(
                 "an operation would go through {}, and {} are the most that make sense: take less",
-                MebibytesText(self.work),
-                MebibytesText(MAX_WORK_BYTES)
+                in_mebibytes(self.work),
+                in_mebibytes(MAX_WORK_BYTES)
             ));
         }
         // A tenth is left to everybody else.
@@ -82,16 +81,16 @@ impl ResourceDemand {
         {
             return Some(format!(
                 "it takes {} of memory, and of {} that are to be had a tenth is left to others: take less (--set)",
-                MebibytesText(self.total_memory()),
-                MebibytesText(there)
+                in_mebibytes(self.total_memory()),
+                in_mebibytes(there)
             ));
         }
         let files = self.disk.saturating_mul(2);
         match disk {
             Some((there, folder)) if files > 0 && !enough(files, there) => Some(format!(
                 "it takes {} of disk, and of {} that are free in {} a tenth is left to others: take less (--set)",
-                MebibytesText(files),
-                MebibytesText(there),
+                in_mebibytes(files),
+                in_mebibytes(there),
                 folder.display()
             )),
             _ => None,
@@ -105,12 +104,8 @@ pub fn pages_to_bytes(pages: u64) -> u64 {
     pages.saturating_mul(PAGE_BYTES as u64)
 }
 
-struct MebibytesText(u64);
-
-impl fmt::Display for MebibytesText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} MiB", self.0.div_ceil(1 << 20))
-    }
+fn in_mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
 /// The free bytes of the folder for files, and that folder.

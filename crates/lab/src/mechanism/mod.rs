@@ -196,11 +196,6 @@ pub trait Culprit: Send {
     }
 }
 
-/// Says that this machine lacks nothing.
-fn lacks_nothing() -> Option<String> {
-    None
-}
-
 /// The values that a mechanism starts from.
 const DEFAULT_MECHANISM: StallMechanism = StallMechanism {
     name: "",
@@ -216,7 +211,7 @@ const DEFAULT_MECHANISM: StallMechanism = StallMechanism {
     timing: OperationTiming::Repeated,
     seed: None,
     switch: None,
-    lacks: lacks_nothing,
+    lacks: || None,
 };
 
 /// Pages that are surely unmapped within one gather, and so with one flush: a gather is full with somewhat less than

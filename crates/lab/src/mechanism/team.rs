@@ -184,7 +184,7 @@ impl Culprit for Team {
     fn spread_threads(&mut self, cpus: &[u32]) -> io::Result<Option<String>> {
         // The first CPU is where the culprit's own thread runs.
         for (tid, cpu) in self.tids.iter().zip(cpus.iter().cycle().skip(1)) {
-            pin::pin_thread(*tid, &[*cpu])?;
+            pin::set_affinity(Some(*tid), &[*cpu])?;
         }
         Ok(crowding_note(1 + self.tids.len(), cpus.len()))
     }
