@@ -150,6 +150,11 @@ impl ClassifiedBlock {
     }
 }
 
+/// The sum of a figure over blocks.
+pub(crate) fn sum_over(blocks: &[&ClassifiedBlock], of: fn(&ClassifiedBlock) -> u64) -> u64 {
+    blocks.iter().map(|block| of(block)).sum()
+}
+
 /// The events that the culprit answers for.
 pub struct Blame<'a> {
     /// Knows the culprit's process and the kernel's threads that work for it, by their number.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::arm::{Arm, VictimActivity};
-use crate::attribute::ClassifiedBlock;
+use crate::attribute::{ClassifiedBlock, sum_over};
 use crate::mechanism::OperationTiming;
 use crate::tsc::monotonic_ns;
 
@@ -115,9 +115,12 @@ pub(crate) fn is_valid_round(round: &Round) -> bool {
 /// Operations that tell something of the victim. One that is done once takes so long that on a busy machine the victim is always
 /// away for a part of it: it tells less then, but still something.
 #[must_use]
-pub fn telling_operations(block: &ClassifiedBlock, timing: OperationTiming) -> u64 {
-    match timing {
-        OperationTiming::Repeated | OperationTiming::Slow { .. } => block.counted_ops,
-        OperationTiming::Once { .. } => block.whole_ops,
-    }
+pub(crate) fn telling_operations(blocks: &[&ClassifiedBlock], timing: OperationTiming) -> u64 {
+    sum_over(
+        blocks,
+        match timing {
+            OperationTiming::Repeated | OperationTiming::Slow { .. } => |block| block.counted_ops,
+            OperationTiming::Once { .. } => |block| block.whole_ops,
+        },
+    )
 }

@@ -9,7 +9,7 @@ use quell_stats::{Difference, median, quantile};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, VictimActivity};
-use crate::attribute::{ClassifiedBlock, GapClass};
+use crate::attribute::{ClassifiedBlock, GapClass, sum_over};
 use crate::experiment::Outcome;
 use crate::gap_owners::OwnedGaps;
 use crate::judge::{ArmEffect, Judgement, LabVerdict};
@@ -324,7 +324,6 @@ impl ArmSummary {
         for why in of_arm().filter_map(|m| m.invalid) {
             *invalid.entry(why.reason().to_owned()).or_insert(0) += 1;
         }
-        let sum = |of: fn(&ClassifiedBlock) -> u64| blocks.iter().map(|b| of(b)).sum::<u64>();
         let mut gaps = BTreeMap::new();
         for told in blocks.iter().flat_map(|b| &b.gaps) {
             let entry: &mut (u64, u64) = gaps.entry(told.class.name().to_owned()).or_default();
@@ -351,13 +350,13 @@ impl ArmSummary {
         Self {
             blocks: blocks.len(),
             invalid,
-            ran_ns: sum(ClassifiedBlock::ran_ns),
-            away_ns: sum(|b| b.away_ns),
+            ran_ns: sum_over(&blocks, ClassifiedBlock::ran_ns),
+            away_ns: sum_over(&blocks, |b| b.away_ns),
             ops: u64::try_from(lengths.len()).unwrap_or(0),
             op_ns,
-            shootdowns: sum(|b| b.hits),
-            caused: sum(|b| b.caused_hits),
-            faults: sum(|b| b.faults),
+            shootdowns: sum_over(&blocks, |b| b.hits),
+            caused: sum_over(&blocks, |b| b.caused_hits),
+            faults: sum_over(&blocks, |b| b.faults),
             stall_ppm: median(&ppm),
             gaps,
             by,

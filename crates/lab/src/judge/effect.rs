@@ -7,7 +7,7 @@ use quell_stats::Difference;
 use super::LabVerdict;
 use super::block_figures::compare_blocks;
 use crate::arm::{MIN_VALID_ROUNDS, VictimActivity};
-use crate::attribute::ClassifiedBlock;
+use crate::attribute::{ClassifiedBlock, sum_over};
 use crate::mechanism::OperationTiming;
 use crate::round::{InvalidReason, telling_operations};
 
@@ -68,12 +68,8 @@ const MIN_MATCHED_SHARE: f64 = 0.9;
 /// Judges an arm against its control.
 pub(super) fn judge_arm(asked: &ArmComparison<'_>) -> ArmEffect {
     let arm = asked.arm;
-    let sum = |of: fn(&ClassifiedBlock) -> u64| arm.iter().map(|b| of(b)).sum::<u64>();
-    let ops: u64 = arm
-        .iter()
-        .map(|b| telling_operations(b, asked.timing))
-        .sum();
-    let events = sum(|b| b.caused_hits + b.caused_faults);
+    let ops = telling_operations(arm, asked.timing);
+    let events = sum_over(arm, |b| b.caused_hits + b.caused_faults);
     let stall_ppm = compare_blocks(asked.control, arm, ClassifiedBlock::caused_ppm);
     let (verdict, why) = if arm.len() < MIN_VALID_ROUNDS {
         judge_few_rounds(arm.len(), asked)
@@ -121,8 +117,7 @@ fn judge_spinning(
     events: u64,
 ) -> (LabVerdict, String) {
     let arm = asked.arm;
-    let sum = |of: fn(&ClassifiedBlock) -> u64| arm.iter().map(|b| of(b)).sum::<u64>();
-    let (hits, matched) = (sum(|b| b.hits), sum(|b| b.matched));
+    let (hits, matched) = (sum_over(arm, |b| b.hits), sum_over(arm, |b| b.matched));
     if hits >= MIN_EVENTS && (matched as f64) < MIN_MATCHED_SHARE * hits as f64 {
         let why = format!("only {matched} of {hits} shootdowns lie in a gap of the victim");
         return (LabVerdict::TooNoisy, why);
@@ -155,7 +150,7 @@ fn judge_spinning(
         };
         return (LabVerdict::TooNoisy, format!("{text}, but {lacks}"));
     }
-    let timed = sum(|b| b.timed_events);
+    let timed = sum_over(arm, |b| b.timed_events);
     if events >= fewest_events && timed * 2 < events {
         let why = format!(
             "of {events} shootdowns and faults only {timed} have a gap of their own: in the others the CPU itself was away"

@@ -13,7 +13,7 @@ use quell_stats::Difference;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, VictimActivity};
-use crate::attribute::ClassifiedBlock;
+use crate::attribute::{ClassifiedBlock, sum_over};
 use crate::mechanism::StallMechanism;
 use crate::params::Params;
 use crate::round::{InvalidReason, Round, is_valid_round, telling_operations, valid_block};
@@ -90,30 +90,28 @@ pub fn judge_rounds(
     };
     let [idle, sham, real] = [Arm::Idle, Arm::Sham, Arm::Real].map(all);
     let expected_per_op = mechanism.expected_hits(params, mode);
-    let sum = |blocks: &[&ClassifiedBlock], of: fn(&ClassifiedBlock) -> u64| -> u64 {
-        blocks.iter().map(|b| of(b)).sum()
-    };
-    let ops: u64 = real
-        .iter()
-        .map(|b| telling_operations(b, mechanism.timing))
-        .sum();
+    let ops = telling_operations(&real, mechanism.timing);
     let share = |n: u64, of: u64| (of > 0).then(|| n as f64 / of as f64);
-    let every =
-        [&idle, &sham, &real].map(|blocks| (sum(blocks, |b| b.matched), sum(blocks, |b| b.hits)));
+    let every = [&idle, &sham, &real].map(|blocks| {
+        (
+            sum_over(blocks, |b| b.matched),
+            sum_over(blocks, |b| b.hits),
+        )
+    });
     // A predicted number is compared with the operations during which the victim had its CPU. Elsewhere those would be untypical:
     // the work of a kernel thread falls beside the operation that asked for it, and a victim that faults waits for locks of the
     // culprit (mmap_lock in fork, pages under write-back in msync).
     let (of_ops, hits, faults) = if expected_per_op.is_some() && mechanism.daemons.is_empty() {
         (
             ops,
-            sum(&real, |b| b.counted_hits),
-            sum(&real, |b| b.counted_faults),
+            sum_over(&real, |b| b.counted_hits),
+            sum_over(&real, |b| b.counted_faults),
         )
     } else {
         (
-            sum(&real, |b| u64::try_from(b.ops.len()).unwrap_or(0)),
-            sum(&real, |b| b.caused_hits),
-            sum(&real, |b| b.caused_faults),
+            sum_over(&real, |b| u64::try_from(b.ops.len()).unwrap_or(0)),
+            sum_over(&real, |b| b.caused_hits),
+            sum_over(&real, |b| b.caused_faults),
         )
     };
     let asked = |control, arm| {
@@ -145,8 +143,8 @@ pub fn judge_rounds(
         shootdowns_per_op: share(hits, of_ops),
         faults_per_op: share(faults, of_ops),
         ns_per_event: share(
-            sum(&real, ClassifiedBlock::caused_ns),
-            sum(&real, |b| b.timed_events),
+            sum_over(&real, ClassifiedBlock::caused_ns),
+            sum_over(&real, |b| b.timed_events),
         ),
         gap_p50_ns: median_caused_gap(&real),
         matched: share(
