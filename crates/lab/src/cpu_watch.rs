@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::attribute::{ClassifiedBlock, GapClass};
+use crate::lengths::{length_percentile, round_to_digits};
 
 /// The name of this contract.
 pub const WATCH_SCHEMA: &str = "quell/lab-watch/1";
@@ -22,38 +23,19 @@ pub struct GapLengths {
     pub count: u64,
 }
 
-/// A percentile is published only if so many gaps lie beyond it.
-const MIN_GAPS_BEYOND: u64 = 100;
-
 impl GapLengths {
     fn add_gap(&mut self, ns: u64) {
         self.count += 1;
         self.ns += ns;
         self.longest_ns = self.longest_ns.max(ns);
-        *self.lengths.entry(three_digits(ns)).or_default() += 1;
+        *self.lengths.entry(round_to_digits(ns, 3)).or_default() += 1;
     }
 
-    /// So many of a thousand gaps are no longer than this, ns, to three digits; none where too few lie beyond.
+    /// So many of 100,000 gaps are no longer than this, ns, to three digits; none where too few lie beyond.
     #[must_use]
-    pub fn percentile_of_1000(&self, of_1000: u64) -> Option<u64> {
-        let beyond = self.count * (1000 - of_1000.min(1000)) / 1000;
-        if beyond < MIN_GAPS_BEYOND {
-            return None;
-        }
-        let rank = self.count - beyond;
-        let mut seen = 0;
-        let found = self.lengths.iter().find(|(_, n)| {
-            seen += **n;
-            seen >= rank
-        });
-        found.map(|(ns, _)| *ns)
+    pub fn percentile(&self, of_100_000: u64) -> Option<u64> {
+        length_percentile(&self.lengths, of_100_000)
     }
-}
-
-/// Rounds down to three digits.
-fn three_digits(ns: u64) -> u64 {
-    let step = 10_u64.pow(ns.checked_ilog10().unwrap_or(0).saturating_sub(2));
-    ns / step * step
 }
 
 /// The sums of all blocks so far.
@@ -97,8 +79,8 @@ impl WatchTotals {
             class: *class,
             gaps: gaps.count,
             ns: gaps.ns,
-            p50: gaps.percentile_of_1000(500),
-            p99: gaps.percentile_of_1000(990),
+            p50: gaps.percentile(50_000),
+            p99: gaps.percentile(99_000),
             longest: gaps.longest_ns,
         });
         let mut by: Vec<WatchProcessRow> = self
@@ -231,10 +213,10 @@ mod tests {
     fn percentiles_need_gaps() {
         let mut gaps = GapLengths::default();
         (1..=199).for_each(|ns| gaps.add_gap(ns));
-        assert_eq!(gaps.percentile_of_1000(500), None);
+        assert_eq!(gaps.percentile(50_000), None);
         (200..=1000).for_each(|ns| gaps.add_gap(ns));
-        assert_eq!(gaps.percentile_of_1000(500), Some(500));
-        assert_eq!(gaps.percentile_of_1000(990), None);
+        assert_eq!(gaps.percentile(50_000), Some(500));
+        assert_eq!(gaps.percentile(99_000), None);
     }
 
     /// Check that percentiles are of all gaps, also of many: those that come late count as much as the first.
@@ -244,7 +226,7 @@ mod tests {
         (0..1_500_000).for_each(|_| gaps.add_gap(200));
         (0..2_500_000).for_each(|_| gaps.add_gap(1_234_567));
         assert_eq!(
-            (gaps.percentile_of_1000(250), gaps.percentile_of_1000(500)),
+            (gaps.percentile(25_000), gaps.percentile(50_000)),
             (Some(200), Some(1_230_000))
         );
         assert_eq!(gaps.lengths.len(), 2);

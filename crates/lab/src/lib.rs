@@ -31,6 +31,7 @@ pub mod hit;
 pub mod host_api;
 pub mod judge;
 mod kernel_threads;
+mod lengths;
 pub mod madv;
 mod malloc_block;
 mod measure_block;

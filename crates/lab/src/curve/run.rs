@@ -9,6 +9,7 @@ use quell_stats::{Rng, median};
 
 use super::worker_handle::CurveWorkerHandle;
 use super::{Curve, CurvePart, CurvePlace, SampleKind};
+use crate::lengths::round_to_digits;
 use crate::tsc::duration_ns;
 use crate::worker_answers::StopRequested;
 
@@ -68,16 +69,11 @@ impl PointTimes {
         }
         self.medians.push(median(times));
         for ns in times {
-            *self.all.entry(three_digits(ns.round() as u64)).or_default() += 1;
+            // An hour's times have room.
+            let kept = round_to_digits(ns.round() as u64, 3);
+            *self.all.entry(kept).or_default() += 1;
         }
     }
-}
-
-/// Rounds down to three digits, so that an hour's times have room.
-fn three_digits(ns: u64) -> u64 {
-    let digits = ns.checked_ilog10().unwrap_or(0);
-    let step = 10_u64.pow(digits.saturating_sub(2));
-    ns / step * step
 }
 
 /// Rounds that a budget is divided into: enough for intervals, and for changes of the machine over some seconds.
@@ -220,14 +216,6 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Check that three digits are never more than one in a hundred away, never above, and few in number.
-        #[test]
-        fn three_digits_are_near(ns in 0_u64..u64::MAX) {
-            let near = three_digits(ns);
-            prop_assert!(near <= ns && (ns - near) as f64 <= ns as f64 / 100.0);
-            prop_assert_eq!(three_digits(near), near);
-        }
-
         /// Check that all batches of all rounds fit into a budget that has room for them at all, and that none is endless.
         #[test]
         fn batches_fit(seconds in 1_u64..86_400, points in 1_usize..200) {

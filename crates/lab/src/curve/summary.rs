@@ -1,12 +1,11 @@
 //! A curve as it is written to JSON: the contract `quell/lab-curve/1`.
 
-use std::collections::BTreeMap;
-
 use quell_stats::median;
 use serde::{Deserialize, Serialize};
 
 use super::run::{MeasuredCurve, PointTimes};
 use super::{Curve, CurvePlace, SampleKind};
+use crate::lengths::length_percentile;
 use crate::summary::MachineSummary;
 use crate::tsc::TscQuality;
 
@@ -137,7 +136,7 @@ fn summarize_point(x: u64, times: &PointTimes, sample: SampleKind) -> CurvePoint
         x,
         p50: hundredth(median(&times.medians)),
         p99: match sample {
-            SampleKind::Operation => percentile_99(&times.all),
+            SampleKind::Operation => length_percentile(&times.all, 99_000),
             SampleKind::Mean => None,
         },
         ci95: (
@@ -146,26 +145,6 @@ fn summarize_point(x: u64, times: &PointTimes, sample: SampleKind) -> CurvePoint
         ),
         n: times.all.values().sum(),
     }
-}
-
-/// A percentile is published only if so many times lie beyond it.
-const MIN_TIMES_BEYOND: u64 = 100;
-
-/// The 99th percentile, where enough times lie beyond it.
-fn percentile_99(all: &BTreeMap<u64, u64>) -> Option<u64> {
-    let total: u64 = all.values().sum();
-    if total < MIN_TIMES_BEYOND * 100 {
-        return None;
-    }
-    // The rank is rounded up, so that at least 99 of 100 times lie at or below it.
-    let rank = total - total / 100;
-    let mut seen = 0;
-    all.iter()
-        .find(|(_, n)| {
-            seen += **n;
-            seen >= rank
-        })
-        .map(|(ns, _)| *ns)
 }
 
 /// With five values even the least and the largest hold the median in 15 of 16 cases only.
@@ -196,11 +175,14 @@ fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
     use quell_stats::{Rng, quantile};
 
     use super::super::run::MeasuredPart;
     use super::*;
+    use crate::lengths::MIN_LENGTHS_BEYOND;
 
     /// Check the places against the table of the sign test, and that few values give no interval.
     #[test]
@@ -255,13 +237,13 @@ mod tests {
                 *all.entry(*ns).or_insert(0) += of_each;
             }
             let total: u64 = all.values().sum();
-            let told = percentile_99(&all);
+            let told = length_percentile(&all, 99_000);
             prop_assert_eq!(told.is_some(), total >= 10_000);
             if let Some(at) = told {
                 let beyond: u64 = all.range(at + 1..).map(|(_, n)| n).sum();
                 let from: u64 = all.range(at..).map(|(_, n)| n).sum();
                 prop_assert!(all.contains_key(&at));
-                prop_assert!(beyond <= total / 100 && from >= MIN_TIMES_BEYOND);
+                prop_assert!(beyond <= total / 100 && from >= MIN_LENGTHS_BEYOND);
                 let every: Vec<f64> = all.iter().flat_map(|(ns, n)| std::iter::repeat_n(*ns as f64, *n as usize)).collect();
                 let (low, high) = (quantile(&every, 0.9898), quantile(&every, 0.9902));
                 prop_assert!(low.floor() <= at as f64 && at as f64 <= high.ceil());

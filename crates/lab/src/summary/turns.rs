@@ -4,19 +4,17 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::attribute::{ClassifiedBlock, GapClass};
+use crate::lengths::{length_percentile, round_to_digits};
 
-/// Percentiles that are published where there are enough samples.
-const TURN_PERCENTILES: [(&str, f64); 6] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p99", 0.99),
-    ("p999", 0.999),
-    ("p9999", 0.9999),
-    ("p99999", 0.99999),
+/// Percentiles that are published where there are enough samples, of 100,000.
+const TURN_PERCENTILES: [(&str, u64); 6] = [
+    ("p50", 50_000),
+    ("p90", 90_000),
+    ("p99", 99_000),
+    ("p999", 99_900),
+    ("p9999", 99_990),
+    ("p99999", 99_999),
 ];
-
-/// A percentile is published only if so many turns lie beyond it.
-const MIN_TURNS_BEYOND: f64 = 100.0;
 
 /// Bound of the gaps and of the operations of a timeline.
 const MAX_TIMELINE_ENTRIES: usize = 4000;
@@ -36,23 +34,8 @@ pub(super) fn turn_lengths(blocks: &[&ClassifiedBlock]) -> BTreeMap<u64, u64> {
 }
 
 pub(super) fn turn_percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u64> {
-    let total: u64 = turns.values().sum();
-    let enough = |q: &f64| total as f64 * (1.0 - q) >= MIN_TURNS_BEYOND;
-    let at = |q: f64| {
-        let rank = (total as f64 * q).ceil() as u64;
-        let mut seen = 0;
-        turns
-            .iter()
-            .find(|(_, n)| {
-                seen += **n;
-                seen >= rank
-            })
-            .map_or(0, |(ns, _)| *ns)
-    };
-    TURN_PERCENTILES
-        .iter()
-        .filter(|(_, q)| enough(q))
-        .map(|(name, q)| ((*name).to_owned(), at(*q)))
+    let told = TURN_PERCENTILES.iter();
+    told.filter_map(|(name, of)| Some(((*name).to_owned(), length_percentile(turns, *of)?)))
         .collect()
 }
 
@@ -60,9 +43,7 @@ pub(super) fn turn_percentiles(turns: &BTreeMap<u64, u64>) -> BTreeMap<String, u
 pub(super) fn turn_histogram(turns: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
     let mut out: BTreeMap<u64, u64> = BTreeMap::new();
     for (ns, n) in turns {
-        let digits = ns.checked_ilog10().unwrap_or(0);
-        let step = 10_u64.pow(digits.saturating_sub(1));
-        *out.entry(ns / step * step).or_default() += n;
+        *out.entry(round_to_digits(*ns, 2)).or_default() += n;
     }
     out.into_iter().collect()
 }
@@ -117,6 +98,7 @@ mod tests {
     use super::*;
     use crate::attribute::ClassifiedGap;
     use crate::block::VictimGap;
+    use crate::lengths::MIN_LENGTHS_BEYOND;
 
     /// Check that of too many gaps the first are kept, or, where the whole block has to be seen, the culprit's and the
     /// longest, in the order in which they came, with how many there were.
@@ -167,15 +149,16 @@ mod tests {
         fn percentiles_hold(turns in prop::collection::btree_map(1_u64..1_000_000, 1_u64..100_000, 1..50)) {
             let total: u64 = turns.values().sum();
             let told = turn_percentiles(&turns);
-            for (name, q) in TURN_PERCENTILES {
+            for (name, of) in TURN_PERCENTILES {
+                let beyond = total * (100_000 - of);
                 let Some(at) = told.get(name) else {
-                    prop_assert!((total as f64) * (1.0 - q) < MIN_TURNS_BEYOND);
+                    prop_assert!(beyond < MIN_LENGTHS_BEYOND * 100_000);
                     continue;
                 };
                 let below: u64 = turns.range(..=at).map(|(_, n)| n).sum();
                 prop_assert!(turns.contains_key(at));
-                prop_assert!(below as f64 >= total as f64 * q - 1e-6);
-                prop_assert!(total as f64 * (1.0 - q) >= MIN_TURNS_BEYOND);
+                prop_assert!(below * 100_000 >= total * of);
+                prop_assert!(beyond >= MIN_LENGTHS_BEYOND * 100_000);
             }
             prop_assert_eq!(turn_histogram(&turns).iter().map(|(_, n)| n).sum::<u64>(), total);
         }

@@ -167,8 +167,8 @@ fn text(
             count(gaps.count),
             format!("{:.1}", gaps.count as f64 * 1e9 / spun),
             count((gaps.ns as f64 * 1e6 / spun).round() as u64),
-            rare(gaps.percentile_of_1000(500)),
-            rare(gaps.percentile_of_1000(990)),
+            rare(gaps.percentile(50_000)),
+            rare(gaps.percentile(99_000)),
             time(gaps.longest_ns),
         ]);
     }
