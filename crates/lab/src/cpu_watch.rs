@@ -32,8 +32,7 @@ impl GapLengths {
     }
 
     /// So many of 100,000 gaps are no longer than this, ns, to three digits; none where too few lie beyond.
-    #[must_use]
-    pub fn percentile(&self, of_100_000: u64) -> Option<u64> {
+    fn percentile(&self, of_100_000: u64) -> Option<u64> {
         length_percentile(&self.lengths, of_100_000)
     }
 }
@@ -92,6 +91,7 @@ impl WatchTotals {
                 comm: name(*pid),
                 gaps: gaps.count,
                 ns: gaps.ns,
+                longest: gaps.longest_ns,
             })
             .collect();
         by.sort_by_key(|row| std::cmp::Reverse(row.ns));
@@ -162,6 +162,9 @@ pub struct WatchProcessRow {
     pub gaps: u64,
     /// Their sum, ns.
     pub ns: u64,
+    /// The longest that was seen, ns, which only the text has.
+    #[serde(skip)]
+    pub longest: u64,
 }
 
 #[cfg(test)]

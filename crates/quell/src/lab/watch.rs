@@ -1,7 +1,6 @@
 //! `quell lab watch`: the interrupts of a CPU, seen by a thread that wants to run there all the time.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use quell_host::proc::Proc;
 use quell_lab::arm::VictimActivity;
 use quell_lab::attribute::{Blame, GapClass, classify_gaps};
-use quell_lab::cpu_watch::WatchTotals;
+use quell_lab::cpu_watch::{WatchDocument, WatchTotals};
 use quell_lab::protocol::{BlockOrder, WorkerRole, WorkerSetup};
 use quell_lab::tsc;
 use quell_lab::worker_handle::WorkerHandle;
@@ -58,8 +57,7 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     };
     let mut spinner = WorkerHandle::start_worker(&mut worker(), &setup, || false)?;
     let probe = Interruptions::attach(victim_cpu, spinner.ready().victim_tid, false)?;
-    let names = Names::default();
-    names.call(spinner.pid(), "quell (it looks)");
+    let mut names = BTreeMap::from([(spinner.pid(), "quell (it looks)".to_owned())]);
     let mut watched = WatchTotals::default();
     over.start(None, &Scope::All)?;
     // Classes alone are of interest here: nobody is blamed.
@@ -78,8 +76,13 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
         let end = over.step(BLOCK)?;
         let raw = spinner.end_block()?;
         let seen = probe.take()?;
-        // while they are there: a process's name goes with it
-        seen.iter().for_each(|i| names.learn(i.tgid));
+        for pid in seen.iter().map(|i| i.tgid) {
+            // A process's name goes with it, so it is asked for while the process is there.
+            let ask = || Proc::new("/").comm(pid);
+            names
+                .entry(pid)
+                .or_insert_with(|| ask().unwrap_or_else(|_| "(ended)".to_owned()));
+        }
         watched.add_block(&classify_gaps(raw, seen, &blame));
         if let Some(end) = end {
             break end;
@@ -87,37 +90,15 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     };
     // it would be taken for something that the command has left
     drop(spinner);
-    let lost = probe.lost()?;
-    let document = watched.to_document(victim_cpu, lost, &|pid| names.of(pid));
+    let name = |pid| names.get(&pid).cloned().unwrap_or_default();
+    let document = watched.to_document(victim_cpu, probe.lost()?, &name);
     let out = if args.json {
         serde_json::to_string(&document)? + "\n"
     } else {
-        text(&watched, lost, args, &|pid| names.of(pid))
+        text(&document, args.top)
     };
     emit(&mut anstream::stdout(), &out)?;
     Ok(Some(end))
-}
-
-/// Names of processes, each asked for once while it lives.
-#[derive(Default)]
-struct Names(RefCell<HashMap<u32, String>>);
-
-impl Names {
-    fn learn(&self, pid: u32) {
-        let mut names = self.0.borrow_mut();
-        names.entry(pid).or_insert_with(|| {
-            let comm = Proc::new("/").comm(pid);
-            comm.unwrap_or_else(|_| "(ended)".to_owned())
-        });
-    }
-
-    fn call(&self, pid: u32, name: &str) {
-        self.0.borrow_mut().insert(pid, name.to_owned());
-    }
-
-    fn of(&self, pid: u32) -> String {
-        self.0.borrow().get(&pid).cloned().unwrap_or_default()
-    }
 }
 
 /// The caution that a reader needs.
@@ -126,13 +107,8 @@ The thread that looks takes half of this CPU from a program that runs there. It 
 the CPU itself: shootdowns of an address space that is not loaded then reach nobody there. What hits a program in
 its own time: quell stat --cpu";
 
-fn text(
-    watched: &WatchTotals,
-    lost: u64,
-    args: &LabWatchArgs,
-    name: &dyn Fn(u32) -> String,
-) -> String {
-    let (top, cpu) = (args.top, args.cpu);
+fn text(watched: &WatchDocument, top: usize) -> String {
+    let (cpu, lost) = (watched.cpu, watched.lost);
     let spun = watched.spun_ns.max(1) as f64;
     let mut out = format!(
         "CPU {cpu}: a thread wanted to run for {}, and others had it for {} of that\n",
@@ -158,39 +134,38 @@ fn text(
         ">longest seen",
     ]);
     let rare = |at: Option<u64>| at.map_or_else(|| "-".to_owned(), time);
-    for class in GapClass::ALL {
-        let Some(gaps) = watched.classes.get(&class) else {
-            continue;
-        };
+    for row in &watched.classes {
         table.row(vec![
-            class.name().to_owned(),
-            count(gaps.count),
-            format!("{:.1}", gaps.count as f64 * 1e9 / spun),
-            count((gaps.ns as f64 * 1e6 / spun).round() as u64),
-            rare(gaps.percentile(50_000)),
-            rare(gaps.percentile(99_000)),
-            time(gaps.longest_ns),
+            row.class.name().to_owned(),
+            count(row.gaps),
+            format!("{:.1}", row.gaps as f64 * 1e9 / spun),
+            count((row.ns as f64 * 1e6 / spun).round() as u64),
+            rare(row.p50),
+            rare(row.p99),
+            time(row.longest),
         ]);
     }
     out.push_str(&table.text());
-    let mut by: Vec<_> = watched.by.iter().collect();
-    by.sort_by_key(|(_, gaps)| std::cmp::Reverse(gaps.ns));
-    if !by.is_empty() {
+    if !watched.by.is_empty() {
         heading(&mut out, "Who ran instead, or asked for it");
         let mut table = Table::new(&["cause", ">pid", "name", ">gaps", ">time", ">longest seen"]);
-        for ((class, pid), gaps) in by.into_iter().take(top) {
+        for row in watched.by.iter().take(top) {
             table.row(vec![
-                class.name().to_owned(),
-                pid.to_string(),
-                plain(&name(*pid)),
-                count(gaps.count),
-                time(gaps.ns),
-                time(gaps.longest_ns),
+                row.class.name().to_owned(),
+                row.pid.to_string(),
+                plain(&row.comm),
+                count(row.gaps),
+                time(row.ns),
+                time(row.longest),
             ]);
         }
         out.push_str(&table.text());
     }
-    if watched.classes.contains_key(&GapClass::None) {
+    if watched
+        .classes
+        .iter()
+        .any(|row| row.class == GapClass::None)
+    {
         out.push_str(
             "\nnone: nothing that this kernel knows of. In a virtual machine that is mostly the host; on the metal firmware, \
              or memory.\n",
@@ -228,17 +203,11 @@ mod tests {
             away_ns: 3_000_000,
             ..ClassifiedBlock::default()
         });
-        let args = LabWatchArgs {
-            cpu: 3,
-            duration: None,
-            json: false,
-            top: 10,
-            command: Vec::new(),
-        };
-        let name = |pid: u32| format!("\u{1b}[31mp{pid}\n");
-        let told = text(&watched, 12, &args, &name);
+        let document =
+            |lost| watched.to_document(3, lost, &|pid: u32| format!("\u{1b}[31mp{pid}\n"));
+        let told = text(&document(12), 10);
         let told = anstream::adapter::strip_str(&told).to_string();
         insta::assert_snapshot!(told);
-        assert!(!text(&watched, 0, &args, &name).contains("lost"));
+        assert!(!text(&document(0), 10).contains("lost"));
     }
 }
