@@ -52,4 +52,5 @@ pub mod victim;
 pub mod worker;
 mod worker_answers;
 pub mod worker_handle;
+mod worker_process;
 mod worker_signals;

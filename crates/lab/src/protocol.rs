@@ -69,30 +69,16 @@ pub struct BlockOrder {
     pub once_after_ns: Option<u64>,
 }
 
-/// An order of the lab to a worker.
+/// An order of the lab to a worker. The answer is a result, or in words why there is none.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerOrder {
-    /// Get ready.
+    /// Get ready; the answer is [`WorkerReady`].
     Setup(WorkerSetup),
     /// Prepare a block in which the culprit works once.
     Prepare,
-    /// Do a block.
+    /// Do a block; the answer is [`BlockResult`], and gaps and operations follow.
     Block(BlockOrder),
-}
-
-/// An answer of a worker to the lab.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WorkerAnswer {
-    /// It is ready.
-    Ready(WorkerReady),
-    /// The block is prepared.
-    Prepared,
-    /// A block is done; gaps and operations follow.
-    Done(BlockResult),
-    /// It can't: why, in words.
-    Failed(String),
 }
 
 /// The state of a worker that is ready.

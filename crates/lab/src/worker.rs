@@ -14,13 +14,12 @@ use crate::arm::VictimActivity;
 use crate::mechanism::{self, Culprit};
 use crate::pin;
 use crate::protocol::{
-    BlockOrder, BlockResult, TickPair, WorkerAnswer, WorkerOrder, WorkerReady, WorkerRole,
-    WorkerSetup,
+    BlockOrder, BlockResult, TickPair, WorkerOrder, WorkerReady, WorkerRole, WorkerSetup,
 };
-use crate::protocol::{receive_line, send_line, send_stamps};
+use crate::protocol::{receive_line, send_stamps};
 use crate::tsc::{self, TscMoment};
 use crate::victim::{SpinSpan, TouchedMemory, Victim};
-use crate::worker_signals;
+use crate::worker_signals::{send_answer, set_alarm, set_worker_signals};
 use victim_thread::{VictimOrder, VictimThread};
 
 /// Room for the operations of a block; the culprit rests when it is full.
@@ -32,19 +31,13 @@ const CALIBRATION_TIME: Duration = Duration::from_millis(20);
 /// The lab's own patience ends so much earlier.
 const PATIENCE_MARGIN: Duration = Duration::from_secs(10);
 
-/// Ends this process after that time, by a signal that nobody handles (alarm(2)); never, if the time is zero.
-fn set_alarm(time: Duration) {
-    // SAFETY: a number only.
-    unsafe { libc::alarm(u32::try_from(time.as_secs()).unwrap_or(u32::MAX)) };
-}
-
 /// Works until there are no more orders.
 ///
 /// # Errors
 ///
 /// If the lab has gone, or an order can't be read.
 pub fn serve_orders(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
-    worker_signals::set_worker_signals()?;
+    set_worker_signals()?;
     // It was started as /proc/self/exe, of which the kernel would make "exe".
     rustix::thread::set_name(c"quell-lab")?;
     let mut crew: Option<WorkerCrew> = None;
@@ -64,32 +57,36 @@ pub fn serve_orders(orders: &mut impl BufRead, answers: &mut impl Write) -> io::
                 .saturating_add(block)
                 .saturating_add(PATIENCE_MARGIN),
         );
-        let done = match order {
-            WorkerOrder::Setup(setup) => WorkerCrew::prepare_crew(&setup).map(|(ready, made)| {
-                crew = Some(made);
-                WorkerAnswer::Ready(ready)
-            }),
-            WorkerOrder::Prepare => match &mut crew {
-                Some(crew) => crew.prepare_block().map(|()| WorkerAnswer::Prepared),
-                None => Err(io::Error::other("nothing to prepare")),
-            },
-            WorkerOrder::Block(block) => match &mut crew {
-                Some(crew) => match crew.run_block(block) {
-                    Ok(done) => {
-                        set_alarm(Duration::ZERO);
-                        crew.send_result(answers, &done)?;
-                        continue;
-                    }
-                    Err(err) => Err(err),
-                },
-                None => Err(io::Error::other("a block before the setup")),
-            },
-        };
-        set_alarm(Duration::ZERO);
-        let answer = done.unwrap_or_else(|err| WorkerAnswer::Failed(err.to_string()));
-        send_line(answers, &answer)?;
+        match order {
+            WorkerOrder::Setup(setup) => {
+                let made = WorkerCrew::prepare_crew(&setup).map(|(ready, made)| {
+                    crew = Some(made);
+                    ready
+                });
+                send_answer(answers, made)?;
+            }
+            WorkerOrder::Prepare => {
+                send_answer(
+                    answers,
+                    ready_crew(&mut crew).and_then(WorkerCrew::prepare_block),
+                )?;
+            }
+            WorkerOrder::Block(block) => {
+                let done = ready_crew(&mut crew).and_then(|crew| crew.run_block(block));
+                let is_done = done.is_ok();
+                send_answer(answers, done)?;
+                if let Some(crew) = crew.as_ref().filter(|_| is_done) {
+                    crew.send_stamps(answers)?;
+                }
+            }
+        }
     }
     Ok(())
+}
+
+fn ready_crew(crew: &mut Option<WorkerCrew>) -> io::Result<&mut WorkerCrew> {
+    crew.as_mut()
+        .ok_or_else(|| io::Error::other("an order before the setup"))
 }
 
 struct WorkerCrew {
@@ -217,10 +214,10 @@ impl WorkerCrew {
         })
     }
 
-    fn send_result(&self, answers: &mut impl Write, done: &BlockResult) -> io::Result<()> {
+    /// Sends the gaps and the operations of the block.
+    fn send_stamps(&self, answers: &mut impl Write) -> io::Result<()> {
         let rests = self.victim.as_ref().and_then(|v| v.rests.as_ref());
         let gaps = rests.map(|v| v.gaps.as_slice()).unwrap_or_default();
-        send_line(answers, &WorkerAnswer::Done(done.clone()))?;
         send_stamps(answers, gaps.iter().map(|g| (g.begin, g.ticks)))?;
         send_stamps(answers, self.ops.iter().copied())
     }

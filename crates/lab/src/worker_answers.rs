@@ -1,9 +1,7 @@
 //! Reads the answers of a worker with a deadline: no read waits without a bound, and none goes on after Ctrl-C.
 
 use std::io::{self, BufReader, Read};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::thread;
+use std::process::ChildStdout;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,25 +28,8 @@ pub(crate) struct BoundedOutput {
     until: Instant,
 }
 
-/// Starts a worker, and returns the pipes for its orders and its answers.
-pub(crate) fn start_worker(
-    command: &mut Command,
-    stop: StopRequested,
-) -> io::Result<(Child, ChildStdin, WorkerAnswers)> {
-    let mut child = command
-        // Ctrl-C goes to the terminal's whole foreground group; but the lab decides when its workers end.
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let (Some(orders), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(io::Error::other("no pipes to the worker"));
-    };
-    Ok((child, orders, WorkerAnswers::new(from, stop)))
-}
-
 impl WorkerAnswers {
-    fn new(from: ChildStdout, stop: StopRequested) -> Self {
+    pub(crate) fn new(from: ChildStdout, stop: StopRequested) -> Self {
         Self(BufReader::new(BoundedOutput {
             from,
             stop,
@@ -82,18 +63,6 @@ impl WorkerAnswers {
     }
 }
 
-/// Ends a worker, and waits until it has gone: but not for ever for one that waits for a disk, which goes when the disk answers.
-pub(crate) fn end_worker(worker: &mut Child) {
-    const MAX_END_WAIT: Duration = Duration::from_secs(20);
-    const END_CHECK_INTERVAL: Duration = Duration::from_millis(1);
-    // It may have ended already, which is as good.
-    let _ = worker.kill();
-    let until = Instant::now() + MAX_END_WAIT;
-    while matches!(worker.try_wait(), Ok(None)) && Instant::now() < until {
-        thread::sleep(END_CHECK_INTERVAL);
-    }
-}
-
 impl Read for BoundedOutput {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -117,7 +86,7 @@ impl Read for BoundedOutput {
 #[cfg(test)]
 mod tests {
     use std::io::BufRead as _;
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 

@@ -4,16 +4,17 @@
 //! when an order takes too long; its loops end by the time stamp counter.
 
 use std::io::{self, BufRead, Write};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::batch::TimeBatch;
 use super::{CurveBench, CurvePlace, curve_by_name};
 use crate::pin;
-use crate::protocol::{receive_line, send_line};
-use crate::worker_signals;
+use crate::protocol::receive_line;
+use crate::worker_signals::{send_answer, set_alarm, set_worker_signals};
 
-/// An order of the lab to a worker.
+/// An order of the lab to a worker. The answer is a result, or in words why there is none.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum CurveOrder {
@@ -23,25 +24,13 @@ pub(super) enum CurveOrder {
         part: usize,
         place: CurvePlace,
     },
-    /// Measure this point for so many ns.
+    /// Measure this point for so many ns; the answer is the times, ns.
     TimeBatch { x: u64, ns: u64 },
-}
-
-/// An answer of a worker to the lab.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum CurveAnswer {
-    /// It is ready.
-    Ready,
-    /// Times, ns.
-    Times(Vec<f64>),
-    /// It can't: why, in words.
-    Failed(String),
 }
 
 /// An order that takes longer ends the worker. The longest are a gigabyte that is written and freed, and a setup that writes some
 /// hundred megabytes.
-pub(super) const MAX_ORDER_SECONDS: u32 = 60;
+pub(super) const MAX_ORDER_TIME: Duration = Duration::from_secs(60);
 
 /// Works until there are no more orders.
 ///
@@ -49,28 +38,23 @@ pub(super) const MAX_ORDER_SECONDS: u32 = 60;
 ///
 /// If the lab has gone, or an order can't be read.
 pub fn serve_orders(orders: &mut impl BufRead, answers: &mut impl Write) -> io::Result<()> {
-    worker_signals::set_worker_signals()?;
+    set_worker_signals()?;
     let mut batch = TimeBatch::new();
     let mut bench: Option<Box<dyn CurveBench>> = None;
     while let Some(order) = receive_line(orders)? {
-        // SAFETY: a number only. The signal ends the process, whatever call it is in (alarm(2)).
-        unsafe { libc::alarm(MAX_ORDER_SECONDS) };
-        let done = match order {
+        set_alarm(MAX_ORDER_TIME);
+        match order {
             CurveOrder::Setup { curve, part, place } => {
-                prepare_bench(&curve, part, &place).map(|made| {
-                    bench = Some(made);
-                    CurveAnswer::Ready
-                })
+                let made = prepare_bench(&curve, part, &place);
+                send_answer(answers, made.map(|made| bench = Some(made)))?;
             }
-            CurveOrder::TimeBatch { x, ns } => match &mut bench {
-                Some(bench) => answer_batch(&mut **bench, x, ns, &mut batch),
-                None => Err(io::Error::other("a batch before the setup")),
-            },
-        };
-        // SAFETY: as above; nothing is due any more.
-        unsafe { libc::alarm(0) };
-        let answer = done.unwrap_or_else(|err| CurveAnswer::Failed(err.to_string()));
-        send_line(answers, &answer)?;
+            CurveOrder::TimeBatch { x, ns } => {
+                let bench = bench.as_mut();
+                let bench = bench.ok_or_else(|| io::Error::other("a batch before the setup"));
+                let times = bench.and_then(|bench| measure_times(&mut **bench, x, ns, &mut batch));
+                send_answer(answers, times)?;
+            }
+        }
     }
     Ok(())
 }
@@ -87,47 +71,39 @@ fn prepare_bench(curve: &str, part: usize, place: &CurvePlace) -> io::Result<Box
     (part.prepare)(place)
 }
 
-fn answer_batch(
+fn measure_times(
     bench: &mut dyn CurveBench,
     x: u64,
     ns: u64,
     batch: &mut TimeBatch,
-) -> io::Result<CurveAnswer> {
+) -> io::Result<Vec<f64>> {
     batch.begin_batch(ns);
     bench.measure_batch(x, batch)?;
     let times = batch.times();
     if times.is_empty() {
         return Err(io::Error::other("what is measured never came about"));
     }
-    Ok(CurveAnswer::Times(times))
+    Ok(times)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(orders: &[CurveOrder]) -> Vec<CurveAnswer> {
-        let mut text = Vec::new();
-        for order in orders {
-            send_line(&mut text, order).unwrap();
-        }
-        let mut answers = Vec::new();
-        // not `work`, which would take Ctrl-C away from the test and end it with its parent
-        let mut from = text.as_slice();
+    fn told(orders: Vec<CurveOrder>) -> Vec<io::Result<Vec<f64>>> {
         let mut batch = TimeBatch::new();
         let mut bench = None;
-        while let Some(order) = receive_line(&mut from).unwrap() {
-            let done = match order {
-                CurveOrder::Setup { curve, part, place } => prepare_bench(&curve, part, &place)
-                    .map(|b| bench = Some(b))
-                    .map(|()| CurveAnswer::Ready),
-                CurveOrder::TimeBatch { x, ns } => {
-                    answer_batch(&mut **bench.as_mut().unwrap(), x, ns, &mut batch)
-                }
-            };
-            answers.push(done.unwrap_or_else(|err| CurveAnswer::Failed(err.to_string())));
-        }
-        answers
+        // not `serve_orders`, which would take Ctrl-C away from the test and end it with its parent
+        let mut answer = |order| match order {
+            CurveOrder::Setup { curve, part, place } => {
+                bench = Some(prepare_bench(&curve, part, &place)?);
+                Ok(Vec::new())
+            }
+            CurveOrder::TimeBatch { x, ns } => {
+                measure_times(&mut **bench.as_mut().unwrap(), x, ns, &mut batch)
+            }
+        };
+        orders.into_iter().map(&mut answer).collect()
     }
 
     /// Check that what nobody knows is refused in words, and that a known part answers with as many times as it says.
@@ -147,7 +123,7 @@ mod tests {
             part,
             place: place.clone(),
         };
-        let answers = told(&[
+        let answers = told(vec![
             setup("weather", 0),
             setup("flush-threshold", 99),
             setup("flush-threshold", 0),
@@ -156,10 +132,11 @@ mod tests {
                 ns: 1_000_000,
             },
         ]);
-        assert!(matches!(&answers[0], CurveAnswer::Failed(why) if why.contains("weather")));
-        assert!(matches!(&answers[1], CurveAnswer::Failed(why) if why.contains("99")));
-        assert!(matches!(&answers[2], CurveAnswer::Ready));
-        assert!(matches!(&answers[3], CurveAnswer::Times(t) if t.iter().all(|ns| *ns > 0.0)));
+        let refused = |at: usize| answers[at].as_ref().unwrap_err().to_string();
+        assert!(refused(0).contains("weather") && refused(1).contains("99"));
+        assert!(answers[2].is_ok());
+        let times = answers[3].as_ref().unwrap();
+        assert!(!times.is_empty() && times.iter().all(|ns| *ns > 0.0));
         pin::pin_self(&cpus).unwrap();
     }
 }
