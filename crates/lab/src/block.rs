@@ -1,7 +1,7 @@
 //! One block as it was measured, on the probe's clock: the gaps of the victim and the operations of the culprit.
 
-use crate::protocol::{BlockResult, TickPair};
-use crate::tsc::TscLine;
+use crate::protocol::BlockResult;
+use crate::tsc::{TickPair, TscLine};
 
 /// A gap of the victim, ns of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::VictimActivity;
 use crate::mechanism;
 use crate::params::Params;
-use crate::tsc::TscMoment;
+use crate::tsc::{TickPair, TscMoment};
 
 /// The part that a worker plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,9 +108,6 @@ pub struct BlockResult {
     /// The number of operations that follow.
     pub ops: usize,
 }
-
-/// A beginning and either a length (gaps) or an end (operations), ticks.
-pub type TickPair = (u64, u64);
 
 /// Sends one line.
 ///

@@ -134,6 +134,9 @@ pub fn duration_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// A beginning and either a length (gaps) or an end (operations, spins), ticks.
+pub type TickPair = (u64, u64);
+
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TscMoment {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::memory::{LabMapping, PAGE_BYTES};
-use crate::tsc;
+use crate::tsc::{self, TickPair};
 
 /// Memory that the victim touches while it spins, one page a turn.
 ///
@@ -61,15 +61,6 @@ impl TouchedMemory {
     }
 }
 
-/// A gap: from one reading of the counter to the next, ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TickGap {
-    /// The last reading before it.
-    pub begin: u64,
-    /// Its length.
-    pub ticks: u64,
-}
-
 /// A turn of the spin that takes so many times the shortest is a gap. The shortest interrupt takes about 20 times a turn.
 const GAP_PER_SHORTEST: usize = 8;
 
@@ -94,18 +85,9 @@ const MAX_CALIBRATIONS: u32 = 20;
 pub struct Victim {
     /// The number of turns that were no gaps, by their length in ticks.
     pub turns: Vec<u32>,
-    /// The gaps, in order.
-    pub gaps: Vec<TickGap>,
+    /// The gaps, in order: from one reading of the counter to the next.
+    pub gaps: Vec<TickPair>,
     limit: u64,
-}
-
-/// The first and the last reading of a spin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpinSpan {
-    /// The first.
-    pub begin: u64,
-    /// The last.
-    pub end: u64,
 }
 
 impl Victim {
@@ -121,7 +103,7 @@ impl Victim {
             limit: MAX_TURN_TICKS as u64,
         };
         // The kernel gives pages when they are written, which would be gaps of our own making.
-        victim.gaps.resize(MAX_GAPS, TickGap { begin: 0, ticks: 0 });
+        victim.gaps.resize(MAX_GAPS, (0, 0));
         victim.gaps.clear();
         victim.keep_from_forks();
         for _ in 0..MAX_CALIBRATIONS {
@@ -168,7 +150,7 @@ impl Victim {
         self.limit
     }
 
-    /// Spins for so many ticks, or until there is no room for gaps. It ends by the counter, which goes on whatever the culprit
+    /// Spins for so many ticks, or until there is no room for gaps, and returns its first and its last reading. It ends by the counter, which goes on whatever the culprit
     /// does; the touched memory must stay mapped meanwhile.
     ///
     /// `spins` is set once it has touched all of its memory, and looks at the counter.
@@ -177,11 +159,11 @@ impl Victim {
         ticks: u64,
         touch: Option<TouchedMemory>,
         spins: &AtomicBool,
-    ) -> SpinSpan {
+    ) -> TickPair {
         self.turns.fill(0);
         // The vector begins in a page that it shares with the allocator, and so with a child.
         self.gaps.clear();
-        self.gaps.push(TickGap { begin: 0, ticks: 0 });
+        self.gaps.push((0, 0));
         self.gaps.clear();
         let pages = touch.as_ref().map_or(0, TouchedMemory::page_count);
         // Faults that the block before has left behind are not this one's.
@@ -213,14 +195,11 @@ impl Victim {
                 if self.gaps.len() == MAX_GAPS {
                     break;
                 }
-                self.gaps.push(TickGap {
-                    begin: last,
-                    ticks: took,
-                });
+                self.gaps.push((last, took));
             }
             last = now;
         }
-        SpinSpan { begin, end: last }
+        (begin, last)
     }
 }
 
@@ -270,7 +249,7 @@ mod tests {
         let touch = Some(TouchedMemory::new(&page, true));
         let mut victim = Victim::calibrated(1 << 22, touch).unwrap();
         let spins = AtomicBool::new(false);
-        let spun = victim.spin(1 << 24, touch, &spins);
+        let (begin, end) = victim.spin(1 << 24, touch, &spins);
         assert!(spins.load(Ordering::Acquire));
         let turns: u64 = victim
             .turns
@@ -278,14 +257,14 @@ mod tests {
             .enumerate()
             .map(|(ticks, &n)| ticks as u64 * u64::from(n))
             .sum();
-        let gaps: u64 = victim.gaps.iter().map(|g| g.ticks).sum();
-        assert_eq!(turns + gaps, spun.end - spun.begin);
-        assert!(spun.end - spun.begin >= 1 << 24);
+        let gaps: u64 = victim.gaps.iter().map(|(_, ticks)| ticks).sum();
+        assert_eq!(turns + gaps, end - begin);
+        assert!(end - begin >= 1 << 24);
         assert!(
             victim
                 .gaps
                 .iter()
-                .all(|g| g.ticks >= victim.gap_limit_ticks())
+                .all(|(_, ticks)| *ticks >= victim.gap_limit_ticks())
         );
     }
 }

@@ -13,12 +13,10 @@ use std::time::Duration;
 use crate::arm::VictimActivity;
 use crate::mechanism::{self, Culprit};
 use crate::pin;
-use crate::protocol::{
-    BlockOrder, BlockResult, TickPair, WorkerOrder, WorkerReady, WorkerRole, WorkerSetup,
-};
+use crate::protocol::{BlockOrder, BlockResult, WorkerOrder, WorkerReady, WorkerRole, WorkerSetup};
 use crate::protocol::{receive_line, send_stamps};
-use crate::tsc::{self, TscMoment};
-use crate::victim::{SpinSpan, TouchedMemory, Victim};
+use crate::tsc::{self, TickPair, TscMoment};
+use crate::victim::{TouchedMemory, Victim};
 use crate::worker_signals::{send_answer, set_alarm, set_worker_signals};
 use victim_thread::{VictimOrder, VictimThread};
 
@@ -192,7 +190,7 @@ impl WorkerCrew {
         };
         let spun = match &mut self.victim {
             Some(victim) => victim.await_end()?,
-            None => SpinSpan { begin: 0, end: 0 },
+            None => (0, 0),
         };
         worked?;
         let to = TscMoment::read_tsc();
@@ -207,7 +205,7 @@ impl WorkerCrew {
         Ok(BlockResult {
             from,
             to,
-            spun: (spun.begin, spun.end),
+            spun,
             turns: rests.map(|v| sparse(&v.turns)).unwrap_or_default(),
             gaps: rests.map_or(0, |v| v.gaps.len()),
             ops: self.ops.len(),
@@ -218,7 +216,7 @@ impl WorkerCrew {
     fn send_stamps(&self, answers: &mut impl Write) -> io::Result<()> {
         let rests = self.victim.as_ref().and_then(|v| v.rests.as_ref());
         let gaps = rests.map(|v| v.gaps.as_slice()).unwrap_or_default();
-        send_stamps(answers, gaps.iter().map(|g| (g.begin, g.ticks)))?;
+        send_stamps(answers, gaps.iter().copied())?;
         send_stamps(answers, self.ops.iter().copied())
     }
 }

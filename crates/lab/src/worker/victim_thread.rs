@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::pin;
-use crate::victim::{SpinSpan, TouchedMemory, Victim};
+use crate::tsc::TickPair;
+use crate::victim::{TouchedMemory, Victim};
 
 /// An order to the victim's thread.
 pub(super) enum VictimOrder {
@@ -20,7 +21,7 @@ pub(super) enum VictimOrder {
 /// The victim's thread; between blocks it is asleep in a channel.
 pub(super) struct VictimThread {
     orders: Sender<(VictimOrder, Victim)>,
-    done: Receiver<(Victim, SpinSpan)>,
+    done: Receiver<(Victim, TickPair)>,
     /// The victim has touched its memory, and looks at the counter now.
     spins: Arc<AtomicBool>,
     pub(super) tid: u32,
@@ -60,13 +61,13 @@ impl VictimThread {
                             if let Some(memory) = memory {
                                 memory.touch_all();
                             }
-                            SpinSpan { begin: 0, end: 0 }
+                            (0, 0)
                         }
                         VictimOrder::Spin(ticks) => victim.spin(ticks, touch, &begun),
                         VictimOrder::Sleep(time) => {
                             begun.store(true, Ordering::Release);
                             thread::sleep(time);
-                            SpinSpan { begin: 0, end: 0 }
+                            (0, 0)
                         }
                     };
                     if say.send((victim, spun)).is_err() {
@@ -102,7 +103,8 @@ impl VictimThread {
         }
     }
 
-    pub(super) fn await_end(&mut self) -> io::Result<SpinSpan> {
+    /// Waits for the end of the order, and returns the first and the last reading of a spin, both 0 of any other order.
+    pub(super) fn await_end(&mut self) -> io::Result<TickPair> {
         let (victim, spun) = self.done.recv().map_err(io::Error::other)?;
         self.rests = Some(victim);
         Ok(spun)
