@@ -117,10 +117,8 @@ fn wait_for_victim(told: &SpinState) -> Option<()> {
 }
 
 fn measure_pair_ns(culprit: u32, victim: u32) -> Option<u64> {
-    let begin = tsc::TscMoment::read_tsc();
-    std::thread::sleep(Duration::from_millis(5));
-    let line = tsc::TscLine::through_moments(begin, tsc::TscMoment::read_tsc());
-    let most = MAX_INTERRUPT_NS * 1_000_000 / line.ns_of_ticks(1_000_000).max(1);
+    let line = tsc::TscLine::measure(Duration::from_millis(5));
+    let most = line.ticks_of_ns(MAX_INTERRUPT_NS);
     let told = Arc::new(SpinState::default());
     let theirs = Arc::clone(&told);
     let spinner = std::thread::spawn(move || {

@@ -1,6 +1,7 @@
 //! The time stamp counter, and its relation to `CLOCK_MONOTONIC`, the probe's clock.
 
 use std::sync::OnceLock;
+use std::thread;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -98,7 +99,7 @@ fn largest_offset_ns() -> std::io::Result<u64> {
         for cpu in cpus.iter().cycle().take(CHECK_READINGS.max(cpus.len() + 1)) {
             crate::pin::pin_self(&[*cpu])?;
             readings.push(TscMoment::read_tsc());
-            std::thread::sleep(READING_PAUSE);
+            thread::sleep(READING_PAUSE);
         }
         Ok(())
     };
@@ -174,20 +175,29 @@ impl TscMoment {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TscLine {
     from: TscMoment,
-    ns_per_tick: f64,
+    pub(crate) ns_per_tick: f64,
 }
 
 impl TscLine {
-    /// The line through these two; one tick is a ns where they are the same.
+    /// The line through these two; one tick is a ns where they are the same. A clock that stands still goes on by one, so that a
+    /// time has an end in ticks.
     #[must_use]
     pub fn through_moments(from: TscMoment, to: TscMoment) -> Self {
         let ticks = to.tsc.saturating_sub(from.tsc);
         let ns_per_tick = if ticks == 0 {
             1.0
         } else {
-            to.ns.saturating_sub(from.ns) as f64 / ticks as f64
+            to.ns.saturating_sub(from.ns).max(1) as f64 / ticks as f64
         };
         Self { from, ns_per_tick }
+    }
+
+    /// The line through this moment and one so much later, for which the thread sleeps.
+    #[must_use]
+    pub fn measure(pause: Duration) -> Self {
+        let from = TscMoment::read_tsc();
+        thread::sleep(pause);
+        Self::through_moments(from, TscMoment::read_tsc())
     }
 
     /// The time at which the counter read this.
@@ -206,6 +216,12 @@ impl TscLine {
     #[must_use]
     pub fn ns_of_ticks(&self, ticks: u64) -> u64 {
         (ticks as f64 * self.ns_per_tick).round() as u64
+    }
+
+    /// So many ns in ticks.
+    #[must_use]
+    pub fn ticks_of_ns(&self, ns: u64) -> u64 {
+        (ns as f64 / self.ns_per_tick) as u64
     }
 }
 
@@ -226,7 +242,7 @@ mod tests {
             [1000, 3000, 5000, 900].map(|t| line.ns_at(t)),
             [50, 1050, 2050, 0]
         );
-        assert_eq!(line.ns_of_ticks(7), 4);
+        assert_eq!((line.ns_of_ticks(7), line.ticks_of_ns(7)), (4, 14));
         assert_eq!(TscLine::through_moments(from, from).ns_at(1005), 55);
     }
 
@@ -268,9 +284,9 @@ mod tests {
         }
         let off = || {
             let from = TscMoment::read_tsc();
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
             let middle = TscMoment::read_tsc();
-            std::thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
             let line = TscLine::through_moments(from, TscMoment::read_tsc());
             line.ns_at(middle.tsc).abs_diff(middle.ns)
         };

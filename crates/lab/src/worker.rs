@@ -15,13 +15,16 @@ use crate::mechanism::{self, Culprit};
 use crate::pin;
 use crate::protocol::{BlockOrder, BlockResult, WorkerOrder, WorkerReady, WorkerRole, WorkerSetup};
 use crate::protocol::{receive_line, send_stamps};
-use crate::tsc::{self, TickPair, TscMoment};
+use crate::tsc::{self, TickPair, TscLine, TscMoment};
 use crate::victim::{TouchedMemory, Victim};
 use crate::worker_signals::{send_answer, set_alarm, set_worker_signals};
 use victim_thread::{VictimOrder, VictimThread};
 
 /// Room for the operations of a block; the culprit rests when it is full.
 const MAX_OPS: usize = 1 << 18;
+
+/// The time in which the rate of the counter is measured.
+const LINE_TIME: Duration = Duration::from_millis(10);
 
 /// The time in which the victim looks for its shortest turn.
 const CALIBRATION_TIME: Duration = Duration::from_millis(20);
@@ -94,7 +97,7 @@ struct WorkerCrew {
     ops: Vec<TickPair>,
     /// The next operation is prepared already, in a block that ended before it.
     is_prepared: bool,
-    ticks_per_ms: u64,
+    line: TscLine,
 }
 
 impl WorkerCrew {
@@ -109,8 +112,8 @@ impl WorkerCrew {
         pin::pin_self(&[setup.culprit_cpu])?;
         let mut culprit = (mechanism.prepare)(&setup.params)?;
         let note = culprit.spread_threads(&cpus)?;
-        let ticks_per_ms = measure_ticks_per_ms();
-        let calibrate = ticks_per_ms * u64::try_from(CALIBRATION_TIME.as_millis()).unwrap_or(1);
+        let line = TscLine::measure(LINE_TIME);
+        let calibrate = line.ticks_of_ns(tsc::duration_ns(CALIBRATION_TIME));
         let victim = match setup.role {
             WorkerRole::Culprit => None,
             WorkerRole::Both => Some(VictimThread::start(
@@ -125,7 +128,7 @@ impl WorkerCrew {
         let limit_ticks = rests.map_or(0, Victim::gap_limit_ticks);
         let ready = WorkerReady {
             victim_tid: victim.as_ref().map_or(0, |v| v.tid),
-            limit_ns: limit_ticks * 1_000_000 / ticks_per_ms,
+            limit_ns: line.ns_of_ticks(limit_ticks),
             note,
         };
         let crew = Self {
@@ -134,7 +137,7 @@ impl WorkerCrew {
             mode: setup.mode,
             ops,
             is_prepared: false,
-            ticks_per_ms,
+            line,
         };
         Ok((ready, crew))
     }
@@ -151,7 +154,7 @@ impl WorkerCrew {
     }
 
     fn run_block(&mut self, block: BlockOrder) -> io::Result<BlockResult> {
-        let ticks = at_least_one_tick(block.ns, self.ticks_per_ms);
+        let ticks = self.line.ticks_of_ns(block.ns).max(1);
         let from = TscMoment::read_tsc();
         if let Some(victim) = &mut self.victim {
             let spell = match self.mode {
@@ -161,7 +164,7 @@ impl WorkerCrew {
             victim.send_order(spell)?;
         }
         let worked = if block.operate {
-            let pace = ns_to_ticks(block.pace_ns, self.ticks_per_ms);
+            let pace = self.line.ticks_of_ns(block.pace_ns);
             match block.once_after_ns {
                 None => {
                     let alone = self.victim.is_none();
@@ -282,23 +285,6 @@ fn operate_once(culprit: &mut dyn Culprit, ops: &mut Vec<TickPair>) -> io::Resul
     culprit.clean_up()
 }
 
-fn measure_ticks_per_ms() -> u64 {
-    let from = TscMoment::read_tsc();
-    thread::sleep(Duration::from_millis(10));
-    let to = TscMoment::read_tsc();
-    let ns = to.ns.saturating_sub(from.ns).max(1);
-    let per_ms = u128::from(to.tsc.saturating_sub(from.tsc)) * 1_000_000 / u128::from(ns);
-    u64::try_from(per_ms).unwrap_or(1).max(1)
-}
-
-fn at_least_one_tick(ns: u64, per_ms: u64) -> u64 {
-    ns_to_ticks(ns, per_ms).max(1)
-}
-
-fn ns_to_ticks(ns: u64, per_ms: u64) -> u64 {
-    u64::try_from(u128::from(ns) * u128::from(per_ms) / 1_000_000).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,7 +311,7 @@ mod tests {
     /// Check that a culprit without a victim finds its memory written before every operation, and one with a victim is left alone.
     #[test]
     fn memory_is_touched_in_place_of_a_victim() {
-        let ticks = measure_ticks_per_ms() * 5;
+        let ticks = TscLine::measure(LINE_TIME).ticks_of_ns(5_000_000);
         let mapping = LabMapping::anonymous(2 * PAGE_BYTES).unwrap();
         let touch = TouchedMemory::new(&mapping, true);
         mapping.touch_pages();
@@ -373,7 +359,7 @@ mod tests {
     /// Check that what was prepared for an operation that no longer fitted in is there for the next block, and used once.
     #[test]
     fn slow_preparation_is_kept() {
-        let ticks = measure_ticks_per_ms();
+        let ticks = TscLine::measure(LINE_TIME).ticks_of_ns(1_000_000);
         let mut culprit = Slow {
             prepared: 0,
             done: 0,

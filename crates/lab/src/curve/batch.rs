@@ -1,10 +1,9 @@
 //! The times of one point that are taken without a break.
 
 use std::io;
-use std::thread;
 use std::time::Duration;
 
-use crate::tsc::{self, TscMoment};
+use crate::tsc::{self, TscLine};
 
 /// Room for the times of a batch: many rounds of some are better than one of very many.
 const MAX_TIMES: usize = 5000;
@@ -15,7 +14,7 @@ const MAX_WAIT_FOR_FIRST: Duration = Duration::from_secs(5);
 /// The times of one batch, and when it ends.
 #[derive(Debug)]
 pub struct TimeBatch {
-    ns_per_tick: f64,
+    line: TscLine,
     until: u64,
     last: u64,
     samples: Vec<f64>,
@@ -25,14 +24,10 @@ impl TimeBatch {
     /// Makes room for times, in which the kernel has pages already: a fault of our own would be measured.
     #[must_use]
     pub fn new() -> Self {
-        let from = TscMoment::read_tsc();
-        thread::sleep(Duration::from_millis(10));
-        let to = TscMoment::read_tsc();
-        let ticks = to.tsc.saturating_sub(from.tsc).max(1);
         let mut samples = vec![0.5; MAX_TIMES];
         samples.clear();
         Self {
-            ns_per_tick: to.ns.saturating_sub(from.ns).max(1) as f64 / ticks as f64,
+            line: TscLine::measure(Duration::from_millis(10)),
             until: 0,
             last: 0,
             samples,
@@ -43,13 +38,9 @@ impl TimeBatch {
     pub fn begin_batch(&mut self, ns: u64) {
         self.samples.clear();
         let now = tsc::read_tsc();
-        self.until = now.saturating_add(self.to_ticks(ns));
+        self.until = now.saturating_add(self.line.ticks_of_ns(ns));
         let patience = tsc::duration_ns(MAX_WAIT_FOR_FIRST);
-        self.last = self.until.saturating_add(self.to_ticks(patience));
-    }
-
-    fn to_ticks(&self, ns: u64) -> u64 {
-        (ns as f64 / self.ns_per_tick) as u64
+        self.last = self.until.saturating_add(self.line.ticks_of_ns(patience));
     }
 
     /// Whether there is time and room for another. There is time for one in any case, and an end in any case.
@@ -95,7 +86,7 @@ impl TimeBatch {
         let done = operation()?;
         let end = tsc::read_tsc();
         if self.samples.len() < MAX_TIMES {
-            let ns = end.saturating_sub(begin) as f64 * self.ns_per_tick / of.max(1) as f64;
+            let ns = end.saturating_sub(begin) as f64 * self.line.ns_per_tick / of.max(1) as f64;
             self.samples.push(ns);
         }
         Ok(done)
@@ -125,6 +116,8 @@ impl Default for TimeBatch {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     /// Check that a batch ends by its time, that one in which nothing is timed ends too, and that one whose time is over
