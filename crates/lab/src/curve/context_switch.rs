@@ -3,18 +3,15 @@
 //! few address spaces apart by PCID (arch/x86/mm/tlb.c: choose_new_asid(), TLB_NR_DYN_ASIDS).
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use rustix::io::Errno;
 use rustix::mm::MapFlags;
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
-use rustix::thread::futex;
 
 use super::batch::TimeBatch;
+use super::forked_child::ForkedChild;
 use super::line_chain::LineLayout;
+use super::turn_wire::TurnWire;
 use super::{Curve, CurveBench, CurvePart, SampleKind};
 use crate::memory::{LabMapping, PAGE_BYTES};
 
@@ -91,86 +88,6 @@ impl SharedBoard {
     }
 }
 
-const HERE_SIDE: u32 = 0;
-const THERE_SIDE: u32 = 1;
-
-/// One side of a wire: waits for its turn and passes it on.
-#[derive(Debug)]
-enum TurnWire {
-    Pipe {
-        from: OwnedFd,
-        to: OwnedFd,
-    },
-    Futex {
-        board: &'static SharedBoard,
-        side: u32,
-    },
-}
-
-impl TurnWire {
-    /// The two ends of a wire.
-    fn new(by: WireKind, board: &'static SharedBoard) -> io::Result<(Self, Self)> {
-        Ok(match by {
-            WireKind::Pipe => {
-                let (from_here, to_there) = pipe_with(PipeFlags::CLOEXEC)?;
-                let (from_there, to_here) = pipe_with(PipeFlags::CLOEXEC)?;
-                let here = Self::Pipe {
-                    from: from_there,
-                    to: to_there,
-                };
-                let there = Self::Pipe {
-                    from: from_here,
-                    to: to_here,
-                };
-                (here, there)
-            }
-            WireKind::Futex => {
-                let side = |side| Self::Futex { board, side };
-                (side(HERE_SIDE), side(THERE_SIDE))
-            }
-        })
-    }
-
-    fn wait_for_turn(&self) -> io::Result<()> {
-        match self {
-            Self::Pipe { from, .. } => loop {
-                match rustix::io::read(from, &mut [0_u8; 1][..]) {
-                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    Ok(_) => return Ok(()),
-                    Err(Errno::INTR) => {}
-                    Err(err) => return Err(err.into()),
-                }
-            },
-            Self::Futex { board, side } => loop {
-                let turn = board.turn.load(Ordering::Acquire);
-                if turn == *side {
-                    return Ok(());
-                }
-                // FUTEX_PRIVATE_FLAG is not used, also between threads: the two cases shall differ by the address space only.
-                match futex::wait(&board.turn, futex::Flags::empty(), turn, None) {
-                    Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
-                    Err(err) => return Err(err.into()),
-                }
-            },
-        }
-    }
-
-    fn pass_turn(&self) -> io::Result<()> {
-        match self {
-            Self::Pipe { to, .. } => {
-                rustix::io::write(to, &[0])?;
-            }
-            Self::Futex { board, side } => {
-                board
-                    .turn
-                    .store(HERE_SIDE + THERE_SIDE - side, Ordering::Release);
-                futex::wake(&board.turn, futex::Flags::empty(), 1)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A side's own memory: pages of 4 KB, all present.
 struct SidePages(LabMapping);
 
@@ -219,13 +136,17 @@ enum OtherSide {
     Nobody(TurnWire, SidePages),
     /// It ends with the process.
     Thread,
-    Process(Pid),
+    /// It ends when this does.
+    Process { _child: ForkedChild },
 }
 
 impl PingPong {
     fn new(by: WireKind, with: OtherSideKind) -> io::Result<Self> {
         let board = SharedBoard::new()?;
-        let (wire, there) = TurnWire::new(by, board)?;
+        let (wire, there) = match by {
+            WireKind::Pipe => TurnWire::pipes()?,
+            WireKind::Futex => TurnWire::futexes(&board.turn),
+        };
         let other = match with {
             OtherSideKind::Nobody => OtherSide::Nobody(there, SidePages::new()?),
             OtherSideKind::Thread => {
@@ -235,7 +156,9 @@ impl PingPong {
                     .spawn(move || take_turns(&there, board, &pages))?;
                 OtherSide::Thread
             }
-            OtherSideKind::Process => OtherSide::Process(fork_other_side(&there, board)?),
+            OtherSideKind::Process => OtherSide::Process {
+                _child: ForkedChild::start(|| take_turns(&there, board, &SidePages::new()?))?,
+            },
         };
         Ok(Self {
             wire,
@@ -243,41 +166,6 @@ impl PingPong {
             pages: SidePages::new()?,
             other,
         })
-    }
-}
-
-/// Starts the other side as a process, on the same CPU, which it inherits (sched_setaffinity(2)).
-fn fork_other_side(wire: &TurnWire, board: &SharedBoard) -> io::Result<Pid> {
-    let parent = getpid();
-    // SAFETY: a worker has one thread until its bench is made, so the child may do all that the parent may; it never
-    // returns from here.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let work = || -> io::Result<()> {
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                // The parent may have gone before the call above.
-                if getppid() != Some(parent) {
-                    return Ok(());
-                }
-                take_turns(wire, board, &SidePages::new()?)
-            };
-            // A panic must not unwind into stack frames of the parent's.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            // SAFETY: ends the child without running the exit handlers that the parent has registered.
-            unsafe { libc::_exit(0) }
-        }
-        child => Pid::from_raw(child).ok_or_else(|| io::Error::other("a child without a number")),
-    }
-}
-
-impl Drop for PingPong {
-    fn drop(&mut self) {
-        if let OtherSide::Process(child) = self.other {
-            // It may have gone already, which is as good.
-            let _ = rustix::process::kill_process(child, Signal::KILL);
-            let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
-        }
     }
 }
 

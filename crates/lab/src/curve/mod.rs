@@ -14,6 +14,7 @@ pub mod batch;
 mod context_switch;
 mod faults;
 mod flush_threshold;
+mod forked_child;
 mod free_chunk;
 mod huge_pages;
 mod line_chain;
@@ -23,6 +24,7 @@ mod run;
 mod summary;
 mod targets;
 mod tlb;
+mod turn_wire;
 mod worker;
 mod worker_handle;
 

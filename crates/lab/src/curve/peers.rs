@@ -1,17 +1,15 @@
 //! Other threads of the same address space, each on a CPU of its own: they spin while a batch goes on, or sleep.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
-
 use super::batch::TimeBatch;
+use super::forked_child::ForkedChild;
+use super::turn_wire::TurnWire;
 use crate::pin;
 use crate::tsc;
 
@@ -86,61 +84,30 @@ const SLEEP_SETTLE_TIME: Duration = Duration::from_micros(200);
 /// A process of an address space of its own that runs on a CPU when it is asked to, and then sleeps.
 #[derive(Debug)]
 struct OtherProcess {
-    pid: Pid,
-    ask: File,
-    told: File,
+    wire: TurnWire,
+    _child: ForkedChild,
 }
 
 impl OtherProcess {
     fn start(cpu: u32) -> io::Result<Self> {
-        let (asked, ask) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
-        let parent = getpid();
-        let work = || -> io::Result<()> {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have gone before the call above.
-            if getppid() != Some(parent) {
-                return Ok(());
-            }
+        let (wire, there) = TurnWire::pipes()?;
+        let child = ForkedChild::start(|| {
             pin::pin_self(&[cpu])?;
-            let mut byte = [0];
-            // An end of file is the parent's end.
-            while rustix::io::read(&asked, &mut byte)? == 1 {
-                rustix::io::write(&tell, &byte)?;
+            loop {
+                there.wait_for_turn()?;
+                there.pass_turn()?;
             }
-            Ok(())
-        };
-        // SAFETY: a worker has one thread until its bench is made, so the child may do all that the parent may; it
-        // never returns from here.
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => {
-                // A panic must not unwind into stack frames of the parent's.
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-                // SAFETY: ends the child without running the exit handlers that the parent has registered.
-                unsafe { libc::_exit(0) }
-            }
-            child => Ok(Self {
-                pid: Pid::from_raw(child)
-                    .ok_or_else(|| io::Error::other("a child without a number"))?,
-                ask: ask.into(),
-                told: told.into(),
-            }),
-        }
+        })?;
+        Ok(Self {
+            wire,
+            _child: child,
+        })
     }
 
     /// Has it run, and waits until it has.
     fn run_once(&self) -> io::Result<()> {
-        (&self.ask).write_all(&[1])?;
-        (&self.told).read_exact(&mut [0])
-    }
-}
-
-impl Drop for OtherProcess {
-    fn drop(&mut self) {
-        // It may have gone already, which is as good.
-        let _ = rustix::process::kill_process(self.pid, Signal::KILL);
-        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
+        self.wire.pass_turn()?;
+        self.wire.wait_for_turn()
     }
 }
 
