@@ -29,17 +29,14 @@ pub(super) const CONTEXT_SWITCH_CURVE: Curve = Curve {
             context_switch_part("processes, futex", WireKind::Futex, OtherSideKind::Process),
         ]
     },
-    notes: |_| {
-        vec![
-            "no switch is the control: one thread that writes and reads pipes as both sides do together, and reads the \
-             pages of both"
-                .to_owned(),
-            "a figure is a round trip: two switches, twice the system calls, and both sides' reads".to_owned(),
-            "the pages are read one line each, in order; without the CPU's counters what they cost more after a switch \
-             is not the cost of TLB misses"
-                .to_owned(),
-        ]
-    },
+    notes: &[
+        "no switch is the control: one thread that writes and reads pipes as both sides do together, and reads the \
+         pages of both",
+        "a figure is a round trip: two switches, twice the system calls, and both sides' reads",
+        "the pages are read one line each, in order; without the CPU's counters what they cost more after a switch \
+         is not the cost of TLB misses",
+    ],
+    place_note: None,
 };
 
 /// Pages that each side reads.

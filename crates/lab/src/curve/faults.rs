@@ -34,18 +34,14 @@ pub(super) const FAULTS_CURVE: Curve = Curve {
         parts.extend(prefault::prefault_parts());
         parts
     },
-    notes: |_| {
-        vec![
-            "no fault is the control of the faults: a write to a page that is there, and the reading of the counter"
-                .to_owned(),
-            "mmap alone is the control of what is given beforehand: the call, divided by its pages; these are means \
-             over the pages of a call and have no percentiles of pages"
-                .to_owned(),
-            "a major fault takes as long as the file's disk or the swap device: here each page is asked for alone \
-             (MADV_RANDOM), and a host may have the disk in its memory"
-                .to_owned(),
-        ]
-    },
+    notes: &[
+        "no fault is the control of the faults: a write to a page that is there, and the reading of the counter",
+        "mmap alone is the control of what is given beforehand: the call, divided by its pages; these are means \
+         over the pages of a call and have no percentiles of pages",
+        "a major fault takes as long as the file's disk or the swap device: here each page is asked for alone \
+         (MADV_RANDOM), and a host may have the disk in its memory",
+    ],
+    place_note: None,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,34 +15,22 @@ pub(super) const FLUSH_THRESHOLD_CURVE: Curve = Curve {
     x: "pages",
     wants: &[],
     parts: |_| {
+        let (take, free) = (libc::MADV_DONTNEED, libc::MADV_FREE);
+        let (spin, sleep) = (Some(PeerActivity::Spin), Some(PeerActivity::Sleep));
         vec![
-            madvise_part("alone", libc::MADV_DONTNEED, None),
-            madvise_part(
-                "peer spinning",
-                libc::MADV_DONTNEED,
-                Some(PeerActivity::Spin),
-            ),
-            madvise_part(
-                "peer asleep",
-                libc::MADV_DONTNEED,
-                Some(PeerActivity::Sleep),
-            ),
-            madvise_part("FREE, alone", libc::MADV_FREE, None),
-            madvise_part(
-                "FREE, peer spinning",
-                libc::MADV_FREE,
-                Some(PeerActivity::Spin),
-            ),
+            madvise_part("alone", take, None),
+            madvise_part("peer spinning", take, spin),
+            madvise_part("peer asleep", take, sleep),
+            madvise_part("FREE, alone", free, None),
+            madvise_part("FREE, peer spinning", free, spin),
         ]
     },
-    notes: |_| {
-        vec![
-            "0 pages is the control: the call on a page that holds nothing, which flushes nothing".to_owned(),
-            "a step after 33 pages is tlb_single_page_flush_ceiling (arch/x86/mm/tlb.c): from 34 on the whole address \
-             space is flushed; the refill of the TLB comes later and is not in these times"
-                .to_owned(),
-        ]
-    },
+    notes: &[
+        "0 pages is the control: the call on a page that holds nothing, which flushes nothing",
+        "a step after 33 pages is tlb_single_page_flush_ceiling (arch/x86/mm/tlb.c): from 34 on the whole address \
+         space is flushed; the refill of the TLB comes later and is not in these times",
+    ],
+    place_note: None,
 };
 
 /// The points of x; 0 is the control.
@@ -59,7 +47,7 @@ fn madvise_part(series: &'static str, advice: i32, peer: Option<PeerActivity>) -
         xs: ADVISED_PAGES.to_vec(),
         prepare: Box::new(move |place| {
             let cpus = &place.others[..place.others.len().min(1)];
-            Ok(Box::new(MadviseBench::new(advice, cpus, peer)?))
+            Ok(Box::new(MadviseBench::new(advice, None, cpus, peer)?))
         }),
     }
 }
@@ -69,15 +57,23 @@ fn madvise_part(series: &'static str, advice: i32, peer: Option<PeerActivity>) -
 #[derive(Debug)]
 pub(super) struct MadviseBench {
     advice: i32,
+    /// The number of pages, where x is something else.
+    pages: Option<u64>,
     area: LabMapping,
     peers: Option<PeerThreads>,
 }
 
 impl MadviseBench {
     /// Takes peers on these CPUs, or none: then the process has one thread, and the kernel knows of no other CPU.
-    pub(super) fn new(advice: i32, cpus: &[u32], peers: Option<PeerActivity>) -> io::Result<Self> {
+    pub(super) fn new(
+        advice: i32,
+        pages: Option<u64>,
+        cpus: &[u32],
+        peers: Option<PeerActivity>,
+    ) -> io::Result<Self> {
         Ok(Self {
             advice,
+            pages,
             area: LabMapping::with_huge_pages((MAX_ADVISED_PAGES + 1) * PAGE_BYTES, false)?,
             peers: peers
                 .map(|does| PeerThreads::start_on(cpus, does))
@@ -87,12 +83,13 @@ impl MadviseBench {
 }
 
 impl CurveBench for MadviseBench {
-    fn measure_batch(&mut self, pages: u64, batch: &mut TimeBatch) -> io::Result<()> {
+    fn measure_batch(&mut self, x: u64, batch: &mut TimeBatch) -> io::Result<()> {
         let _busy = self
             .peers
             .as_ref()
             .map(|p| p.begin_activity(batch))
             .transpose()?;
+        let pages = self.pages.unwrap_or(x);
         let written = usize::try_from(pages).unwrap_or(0) * PAGE_BYTES;
         let (at, bytes) = if written == 0 {
             (MAX_ADVISED_PAGES * PAGE_BYTES, PAGE_BYTES)
@@ -101,7 +98,7 @@ impl CurveBench for MadviseBench {
         };
         while batch.goes_on() {
             for offset in (0..written).step_by(PAGE_BYTES) {
-                // SAFETY: within the area, which has room for them: no point has more than ROOM.
+                // SAFETY: within the area, which has room for them: no point has more than MAX_ADVISED_PAGES.
                 unsafe { self.area.start().add(offset).write_volatile(1) };
             }
             batch.time_operation(|| self.area.advise_range(at, bytes, self.advice))?;

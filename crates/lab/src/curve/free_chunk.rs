@@ -15,41 +15,24 @@ pub(super) const FREE_CHUNK_CURVE: Curve = Curve {
     x: "MiB",
     wants: &[],
     parts: |place| {
+        let part = |series, how| free_part(series, how, place);
+        let munmap = |huge| FreeMethod::Munmap { huge };
+        let dontneed = |piece| FreeMethod::DontNeed { piece };
         vec![
-            free_part("munmap, untouched", FreeMethod::Untouched, place),
-            free_part(
-                "munmap, 4 KB pages",
-                FreeMethod::Munmap { huge: false },
-                place,
-            ),
-            free_part(
-                "munmap, huge pages",
-                FreeMethod::Munmap { huge: true },
-                place,
-            ),
-            free_part(
-                "DONTNEED, 2 MB each",
-                FreeMethod::DontNeed {
-                    piece: HUGE_PAGE_BYTES,
-                },
-                place,
-            ),
-            free_part(
-                "DONTNEED, 4 KB each",
-                FreeMethod::DontNeed { piece: PAGE_BYTES },
-                place,
-            ),
+            part("munmap, untouched", FreeMethod::Untouched),
+            part("munmap, 4 KB pages", munmap(false)),
+            part("munmap, huge pages", munmap(true)),
+            part("DONTNEED, 2 MB each", dontneed(HUGE_PAGE_BYTES)),
+            part("DONTNEED, 4 KB each", dontneed(PAGE_BYTES)),
         ]
     },
-    notes: |_| {
-        vec![
-            "munmap, untouched is the control: a mapping without pages".to_owned(),
-            "this is the time of whoever frees; shootdowns and the stall of others are another thing: 'quell lab run \
-             munmap', 'quell lab run dontneed'"
-                .to_owned(),
-            "pieces are of 4 KB pages; in pieces of 4 KB up to 64 MiB are freed".to_owned(),
-        ]
-    },
+    notes: &[
+        "munmap, untouched is the control: a mapping without pages",
+        "this is the time of whoever frees; shootdowns and the stall of others are another thing: 'quell lab run \
+         munmap', 'quell lab run dontneed'",
+        "pieces are of 4 KB pages; in pieces of 4 KB up to 64 MiB are freed",
+    ],
+    place_note: None,
 };
 
 /// The sizes of the chunks, MiB.

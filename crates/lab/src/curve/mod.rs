@@ -54,7 +54,9 @@ pub struct Curve {
     /// Its parts on this machine. The lab and its workers both ask, so the same place gives the same parts.
     pub parts: fn(&CurvePlace) -> Vec<CurvePart>,
     /// Remarks that a reader of the result needs.
-    pub notes: fn(&CurvePlace) -> Vec<String>,
+    pub notes: &'static [&'static str],
+    /// The remark that depends on the machine.
+    pub place_note: Option<fn(&CurvePlace) -> String>,
 }
 
 /// The CPUs and the memory that a curve may use.

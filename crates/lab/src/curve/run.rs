@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quell_stats::{Rng, median};
 
 use super::worker_handle::CurveWorkerHandle;
-use super::{Curve, CurvePart, CurvePlace, SampleKind};
+use super::{Curve, CurvePart, CurvePlace};
 use crate::lengths::round_to_digits;
 use crate::tsc::duration_ns;
 use crate::worker_answers::StopRequested;
@@ -42,12 +42,8 @@ pub struct MeasuredCurve {
 /// One part.
 #[derive(Debug)]
 pub struct MeasuredPart {
-    /// Its series.
-    pub series: &'static str,
-    /// The unit whose cost a figure is.
-    pub per: &'static str,
-    /// The meaning of a sample.
-    pub sample: SampleKind,
+    /// The part.
+    pub part: CurvePart,
     /// The times by x.
     pub points: BTreeMap<u64, PointTimes>,
 }
@@ -122,15 +118,10 @@ pub fn run_curve(
                 continue;
             }
         }
+        let points = part.xs.iter().map(|x| (*x, PointTimes::default()));
         measured.parts.push(MeasuredPart {
-            series: part.series,
-            per: part.per,
-            sample: part.sample,
-            points: part
-                .xs
-                .iter()
-                .map(|x| (*x, PointTimes::default()))
-                .collect(),
+            points: points.collect(),
+            part,
         });
     }
     let mut hands: Vec<Option<CurveWorkerHandle>> = hands.into_iter().map(Some).collect();
@@ -196,7 +187,7 @@ fn measure_round(
             }
             Err(err) if err.kind() == io::ErrorKind::Interrupted => return None,
             Err(err) => {
-                let series = measured.parts[part].series;
+                let series = measured.parts[part].part.series;
                 measured.missing.push(format!("{series} at {x}: {err}"));
                 hands[part] = None;
             }

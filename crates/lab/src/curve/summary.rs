@@ -3,7 +3,7 @@
 use quell_stats::median;
 use serde::{Deserialize, Serialize};
 
-use super::run::{MeasuredCurve, PointTimes};
+use super::run::{MeasuredCurve, MeasuredPart, PointTimes};
 use super::{Curve, CurvePlace, SampleKind};
 use crate::lengths::length_percentile;
 use crate::summary::MachineSummary;
@@ -74,7 +74,8 @@ impl CurveSummary {
         machine: MachineSummary,
         measured: &MeasuredCurve,
     ) -> Self {
-        let mut notes = (curve.notes)(place);
+        let mut notes: Vec<String> = curve.notes.iter().map(|&note| note.to_owned()).collect();
+        notes.extend(curve.place_note.map(|note| note(place)));
         if machine.virtual_machine {
             let vm = "measured in a virtual machine: nothing is said of bare metal";
             notes.push(vm.to_owned());
@@ -109,9 +110,8 @@ impl CurveSummary {
 /// Joins parts of the same name, in the order in which names come first.
 fn join_series(measured: &MeasuredCurve) -> Vec<CurveSeries> {
     let mut all: Vec<CurveSeries> = Vec::new();
-    for part in &measured.parts {
-        let points = part
-            .points
+    for MeasuredPart { part, points } in &measured.parts {
+        let points = points
             .iter()
             .map(|(x, t)| summarize_point(*x, t, part.sample));
         match all.iter_mut().find(|s| s.name == part.series) {
@@ -180,7 +180,7 @@ mod tests {
     use proptest::prelude::*;
     use quell_stats::{Rng, quantile};
 
-    use super::super::run::MeasuredPart;
+    use super::super::CurvePart;
     use super::*;
     use crate::lengths::MIN_LENGTHS_BEYOND;
 
@@ -260,9 +260,13 @@ mod tests {
             }
             let sample = if mean { SampleKind::Mean } else { SampleKind::Operation };
             let parts = xs.iter().rev().map(|x| MeasuredPart {
-                series: "one",
-                per: "call",
-                sample,
+                part: CurvePart {
+                    series: "one",
+                    per: "call",
+                    sample,
+                    xs: vec![*x],
+                    prepare: Box::new(|_| Err(std::io::Error::other("no bench"))),
+                },
                 points: BTreeMap::from([(*x, times.clone())]),
             });
             let measured = MeasuredCurve { parts: parts.collect(), rounds: 6, ..MeasuredCurve::default() };

@@ -4,7 +4,7 @@
 
 use super::flush_threshold::MadviseBench;
 use super::peers::PeerActivity;
-use super::{Curve, CurveBench, CurvePart, CurvePlace, SampleKind};
+use super::{Curve, CurvePart, SampleKind};
 
 pub(super) const TARGETS_CURVE: Curve = Curve {
     name: "targets",
@@ -26,24 +26,19 @@ pub(super) const TARGETS_CURVE: Curve = Curve {
             })
             .collect()
     },
-    notes: |place: &CurvePlace| {
-        let n = place.others.len();
-        vec![
-            "0 CPUs is the control: nobody else runs in the address space".to_owned(),
-            "lazy: nothing else ran there since, so that an idle CPU still has the address space loaded, and looks \
-             when it goes on whether it must flush; another ran: a process of another address space, which is \
-             loaded there now"
-                .to_owned(),
-            format!(
-                "there {} besides the culprit's: this says nothing of more",
-                if n == 1 {
-                    "is 1 CPU".to_owned()
-                } else {
-                    format!("are {n} CPUs")
-                }
-            ),
-        ]
-    },
+    notes: &[
+        "0 CPUs is the control: nobody else runs in the address space",
+        "lazy: nothing else ran there since, so that an idle CPU still has the address space loaded, and looks \
+         when it goes on whether it must flush; another ran: a process of another address space, which is \
+         loaded there now",
+    ],
+    place_note: Some(|place| {
+        let there = match place.others.len() {
+            1 => "is 1 CPU".to_owned(),
+            n => format!("are {n} CPUs"),
+        };
+        format!("there {there} besides the culprit's: this says nothing of more")
+    }),
 };
 
 fn target_part(series: &'static str, cpus: usize, does: PeerActivity) -> CurvePart {
@@ -54,18 +49,9 @@ fn target_part(series: &'static str, cpus: usize, does: PeerActivity) -> CurvePa
         xs: vec![u64::try_from(cpus).unwrap_or(u64::MAX)],
         prepare: Box::new(move |place| {
             let cpus = &place.others[..cpus.min(place.others.len())];
-            let bench = MadviseBench::new(libc::MADV_DONTNEED, cpus, Some(does))?;
-            Ok(Box::new(OnePageBench(bench)))
+            let bench = MadviseBench::new(libc::MADV_DONTNEED, Some(1), cpus, Some(does))?;
+            Ok(Box::new(bench))
         }),
-    }
-}
-
-/// x is the number of CPUs, the pages are always one.
-struct OnePageBench(MadviseBench);
-
-impl CurveBench for OnePageBench {
-    fn measure_batch(&mut self, _: u64, batch: &mut super::TimeBatch) -> std::io::Result<()> {
-        self.0.measure_batch(1, batch)
     }
 }
 

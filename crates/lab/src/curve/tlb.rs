@@ -24,15 +24,13 @@ pub(super) const TLB_CURVE: Curve = Curve {
             chase_part("huge pages", LineLayout::OneAPage, true, place),
         ]
     },
-    notes: |_| {
-        vec![
-            "packed is the control: as many lines of the caches, one after the other in 64 times fewer pages".to_owned(),
-            "what lies between the series is the TLB with all that comes with it (page walks, tables in the caches, \
-             prefetchers); without the CPU's counters it is not the cost of a TLB miss"
-                .to_owned(),
-            "a sample is a mean of 4,096 loads, so there are no percentiles of single loads".to_owned(),
-        ]
-    },
+    notes: &[
+        "packed is the control: as many lines of the caches, one after the other in 64 times fewer pages",
+        "what lies between the series is the TLB with all that comes with it (page walks, tables in the caches, \
+         prefetchers); without the CPU's counters it is not the cost of a TLB miss",
+        "a sample is a mean of 4,096 loads, so there are no percentiles of single loads",
+    ],
+    place_note: None,
 };
 
 const MIN_CHASE_PAGES: u64 = 64;
