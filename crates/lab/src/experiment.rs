@@ -21,14 +21,12 @@ use crate::round::{ExperimentOptions, Round, is_valid_round};
 use crate::worker_handle::WorkerHandle;
 
 /// All that was measured.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// Round by round.
     pub rounds: Vec<Round>,
     /// The processes that took the victim's time in them.
     pub processes: ExperimentProcesses,
-    /// The verdicts over all rounds.
-    pub judgement: Judgement,
     /// Whether somebody ended it early.
     pub interrupted: bool,
     /// The kernel's functions on both sides, where they were asked for.
@@ -39,7 +37,7 @@ pub struct Outcome {
     pub gap_limit_ns: u64,
 }
 
-/// Runs an experiment.
+/// Runs an experiment, and judges all of its rounds.
 ///
 /// # Errors
 ///
@@ -49,29 +47,21 @@ pub fn run_experiment(
     params: &Params,
     options: &ExperimentOptions,
     around: &dyn ExperimentHost,
-) -> anyhow::Result<Outcome> {
-    let mut rounds = Vec::new();
+) -> anyhow::Result<(Outcome, Judgement)> {
     let began = Instant::now();
-    let mut ended = RoundResults::default();
-    let done = add_rounds(mechanism, params, options, around, &mut rounds, &mut ended);
-    if let Err(err) = done {
-        if !is_interruption(&err) {
-            return Err(err);
+    let mut outcome = Outcome::default();
+    let judged = match add_rounds(mechanism, params, options, around, &mut outcome) {
+        Err(err) if is_interruption(&err) => {
+            // It was interrupted before there was a round.
+            outcome.interrupted = true;
+            None
         }
-        // It was interrupted before there was a round.
-        ended.interrupted = true;
-    }
-    let RoundResults {
-        judged,
-        interrupted,
-        backtraces,
-        note,
-        gap_limit_ns,
-        processes,
-    } = ended;
+        done => done?,
+    };
+    let rounds = &outcome.rounds;
     let mut judgement =
-        judged.unwrap_or_else(|| judge::judge_rounds(mechanism, params, options.mode, &rounds));
-    if judgement.real.verdict == LabVerdict::TooShort && !interrupted {
+        judged.unwrap_or_else(|| judge::judge_rounds(mechanism, params, options.mode, rounds));
+    if judgement.real.verdict == LabVerdict::TooShort && !outcome.interrupted {
         let why = &mut judgement.real.why;
         if options.rounds == 0 {
             let took = began.elapsed().as_secs_f64() / rounds.len().max(1) as f64;
@@ -80,28 +70,7 @@ pub fn run_experiment(
                 format!("{why} fitted into the budget: --budget {seconds:.0}s has room for them");
         }
     }
-    Ok(Outcome {
-        rounds,
-        processes,
-        judgement,
-        interrupted,
-        backtraces,
-        note,
-        gap_limit_ns,
-    })
-}
-
-/// The results of the rounds.
-#[derive(Default)]
-struct RoundResults {
-    /// The judgement of all rounds, where the last look was at all of them: to judge takes time, so it is not done twice.
-    judged: Option<Judgement>,
-    /// Whether somebody wanted it to end.
-    interrupted: bool,
-    backtraces: Option<Backtraces>,
-    note: Option<String>,
-    gap_limit_ns: u64,
-    processes: ExperimentProcesses,
+    Ok((outcome, judgement))
 }
 
 fn is_interruption(err: &anyhow::Error) -> bool {
@@ -110,15 +79,15 @@ fn is_interruption(err: &anyhow::Error) -> bool {
         .any(|err| err.kind() == io::ErrorKind::Interrupted)
 }
 
-/// Adds round after round, until the effect is known well, the time is over, or somebody wants it to end.
+/// Adds round after round, until the effect is known well, the time is over, or somebody wants it to end. It returns the judgement
+/// of all rounds, where the last look was at all of them: to judge takes time, so it is not done twice.
 fn add_rounds(
     mechanism: &'static StallMechanism,
     params: &Params,
     options: &ExperimentOptions,
     around: &dyn ExperimentHost,
-    rounds: &mut Vec<Round>,
-    ended: &mut RoundResults,
-) -> anyhow::Result<()> {
+    outcome: &mut Outcome,
+) -> anyhow::Result<Option<Judgement>> {
     let started = Instant::now();
     let mut until = started + options.budget;
     let stop = around.stop_requested();
@@ -142,9 +111,9 @@ fn add_rounds(
         sham: start(WorkerRole::Culprit)?,
         stop,
     };
-    ended.gap_limit_ns = workers.both.ready().limit_ns;
-    ended.note.clone_from(&workers.both.ready().note);
-    ended.processes =
+    outcome.gap_limit_ns = workers.both.ready().limit_ns;
+    outcome.note.clone_from(&workers.both.ready().note);
+    outcome.processes =
         ExperimentProcesses::new(workers.both.pid(), workers.sham.pid(), mechanism.daemons);
     // Stacks cost microseconds each, which only matters where there are many.
     let stacks = matches!(mechanism.timing, OperationTiming::Once { .. });
@@ -175,23 +144,27 @@ fn add_rounds(
                 }
                 block => block?,
             };
-            ended.processes.learn_names(&block.block);
+            outcome.processes.learn_names(&block.block);
             around.block_done(&block);
             round.push(block);
         }
         interrupted |= stop();
         // A part of a round compares nothing.
         if round.len() == arms.len() {
-            rounds.push(round);
+            outcome.rounds.push(round);
         }
         took = took.max(began.elapsed());
-        let valid = rounds.iter().filter(|round| is_valid_round(round)).count();
+        let valid = outcome
+            .rounds
+            .iter()
+            .filter(|round| is_valid_round(round))
+            .count();
         // A stretched budget is one that nobody asked for; a machine that lets too few rounds count ends it too.
         let counted = options.rounds > 0;
         if options.may_stretch
             && !counted
             && valid < MIN_VALID_ROUNDS
-            && rounds.len() < 2 * MIN_VALID_ROUNDS
+            && outcome.rounds.len() < 2 * MIN_VALID_ROUNDS
         {
             let left = u32::try_from(MIN_VALID_ROUNDS - valid).unwrap_or(1);
             let needed = Instant::now() + took.saturating_mul(left + 1);
@@ -201,21 +174,20 @@ fn add_rounds(
             }
         }
         let mut enough = false;
-        let looked = rounds.len() >= look;
+        let looked = outcome.rounds.len() >= look;
         if looked {
-            let now = judge::judge_rounds(mechanism, params, options.mode, rounds);
-            let next = judge::next_look(rounds.len(), Some(&now));
+            let now = judge::judge_rounds(mechanism, params, options.mode, &outcome.rounds);
+            let next = judge::next_look(outcome.rounds.len(), Some(&now));
             enough = next.is_none();
             look = next.unwrap_or(look);
             judgement = Some(now);
         }
-        around.round_done(rounds, look, judgement.as_ref());
-        let counted_out = counted && rounds.len() >= options.rounds;
+        around.round_done(&outcome.rounds, look, judgement.as_ref());
+        let counted_out = counted && outcome.rounds.len() >= options.rounds;
         if interrupted || enough || counted_out || Instant::now() + took > until {
-            ended.judged = judgement.filter(|_| looked);
-            ended.interrupted = interrupted;
-            ended.backtraces = watch.backtraces(workers.both.pid())?;
-            return Ok(());
+            outcome.interrupted = interrupted;
+            outcome.backtraces = watch.backtraces(workers.both.pid())?;
+            return Ok(judgement.filter(|_| looked));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::arm::{Arm, VictimActivity};
 use crate::attribute::{ClassifiedBlock, GapClass, sum_over};
 use crate::experiment::Outcome;
 use crate::gap_owners::OwnedGaps;
-use crate::judge::{ArmEffect, Judgement, LabVerdict};
+use crate::judge::{Judgement, LabVerdict};
 use crate::mechanism::{OperationTiming, StallMechanism};
 use crate::params::Params;
 use crate::round::ExperimentOptions;
@@ -213,7 +213,7 @@ pub struct ArmSummary {
 }
 
 impl ExperimentSummary {
-    /// Sums up an outcome.
+    /// Sums up an outcome and its judgement.
     #[must_use]
     pub fn new(
         mechanism: &StallMechanism,
@@ -221,22 +221,8 @@ impl ExperimentSummary {
         options: &ExperimentOptions,
         machine: MachineSummary,
         outcome: &Outcome,
+        judged: &Judgement,
     ) -> Self {
-        let Judgement {
-            real,
-            sham,
-            all_ppm,
-            sham_all_ppm,
-            untraced_ppm,
-            shootdowns_per_op,
-            faults_per_op,
-            ns_per_event,
-            gap_p50_ns,
-            matched,
-            expected_per_op,
-        } = &outcome.judgement;
-        let verdict = |e: &ArmEffect| (e.verdict, e.why.clone());
-        let ((verdict, why), (sham_verdict, sham_why)) = (verdict(real), verdict(sham));
         let once = matches!(mechanism.timing, OperationTiming::Once { .. });
         Self {
             schema: LAB_SCHEMA.to_owned(),
@@ -245,10 +231,10 @@ impl ExperimentSummary {
             note: outcome.note.clone(),
             params: params.clone(),
             victim: options.mode,
-            verdict,
-            why,
-            sham_verdict,
-            sham_why,
+            verdict: judged.real.verdict,
+            why: judged.real.why.clone(),
+            sham_verdict: judged.sham.verdict,
+            sham_why: judged.sham.why.clone(),
             interrupted: outcome.interrupted,
             machine,
             settings: Some(SettingsSummary::new(
@@ -263,18 +249,18 @@ impl ExperimentSummary {
                     (arm.name().to_owned(), summary)
                 })
                 .collect(),
-            shootdowns_per_op: *shootdowns_per_op,
-            expected_per_op: *expected_per_op,
-            faults_per_op: *faults_per_op,
-            matched: *matched,
+            shootdowns_per_op: judged.shootdowns_per_op,
+            expected_per_op: judged.expected_per_op,
+            faults_per_op: judged.faults_per_op,
+            matched: judged.matched,
             effect: EffectSummary {
-                stall_ppm: real.stall_ppm.into(),
-                all_gaps_ppm: (*all_ppm).into(),
-                sham_all_gaps_ppm: Some((*sham_all_ppm).into()),
-                untraced_ppm: (*untraced_ppm).into(),
-                ns_per_event: *ns_per_event,
-                gap_p50_ns: *gap_p50_ns,
-                events: real.events,
+                stall_ppm: judged.real.stall_ppm.into(),
+                all_gaps_ppm: judged.all_ppm.into(),
+                sham_all_gaps_ppm: Some(judged.sham_all_ppm.into()),
+                untraced_ppm: judged.untraced_ppm.into(),
+                ns_per_event: judged.ns_per_event,
+                gap_p50_ns: judged.gap_p50_ns,
+                events: judged.real.events,
             },
             backtraces: outcome.backtraces.clone(),
         }

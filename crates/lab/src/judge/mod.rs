@@ -19,8 +19,7 @@ use crate::params::Params;
 use crate::round::{InvalidReason, Round, is_valid_round, telling_operations, valid_block};
 
 use block_figures::{all_ppm, compare_blocks, median_caused_gap, short_ppm};
-pub(crate) use effect::ArmEffect;
-use effect::{ArmComparison, judge_arm};
+use effect::{ArmComparison, ArmEffect, judge_arm};
 pub(crate) use next_look::next_look;
 
 /// The answer of an experiment.

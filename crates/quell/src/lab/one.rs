@@ -70,9 +70,9 @@ pub(super) fn within(
     options: &ExperimentOptions,
     around: &dyn ExperimentHost,
 ) -> anyhow::Result<ExperimentSummary> {
-    let outcome = experiment::run_experiment(m, params, options, around)?;
+    let (outcome, judged) = experiment::run_experiment(m, params, options, around)?;
     let machine = machine(options.victim_cpu, options.culprit_cpu);
-    let summary = ExperimentSummary::new(m, params, options, machine, &outcome);
+    let summary = ExperimentSummary::new(m, params, options, machine, &outcome, &judged);
     let failed: usize = summary
         .arms
         .values()
