@@ -279,6 +279,12 @@ impl ExperimentSummary {
         self.arms.get(arm).filter(|arm| arm.blocks > 0)
     }
 
+    /// The arms that there are, in their order.
+    pub fn arms_in_order(&self) -> impl Iterator<Item = (Arm, &ArmSummary)> {
+        let arms = Arm::ALL.into_iter();
+        arms.filter_map(|arm| Some((arm, self.arms.get(arm.name())?)))
+    }
+
     /// The summary without the data that only pictures need.
     #[must_use]
     pub fn without_pictures(mut self) -> Self {
@@ -360,9 +366,14 @@ impl ArmSummary {
         self.invalid.values().fold(0, |n, m| n.saturating_add(*m))
     }
 
-    /// So many ns of a class for a million ns that the victim ran.
+    /// So many ns of a class for a million ns that the victim ran; the time in which another thread ran is no part of that, and its
+    /// share is one of all time.
     #[must_use]
     pub fn class_ppm(&self, class: GapClass) -> f64 {
+        if class == GapClass::Sched {
+            let all_ns = self.ran_ns.saturating_add(self.away_ns);
+            return self.away_ns as f64 * 1e6 / all_ns.max(1) as f64;
+        }
         let ns = self.gaps.get(class.name()).map_or(0, |(_, ns)| *ns);
         ns as f64 * 1e6 / self.ran_ns.max(1) as f64
     }

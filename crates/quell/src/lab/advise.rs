@@ -11,7 +11,6 @@ use quell_doctor::{
     Finding, FindingStatus, HarmEvidence, Severity, SystemView, WorkloadProfile, audit_system,
 };
 use quell_lab::arm::Arm;
-use quell_lab::attribute::GapClass;
 use quell_lab::judge::LabVerdict;
 use quell_lab::mechanism;
 use quell_lab::params::Params;
@@ -173,12 +172,7 @@ fn told(link: &Link, summary: &ExperimentSummary) -> Measured {
                 stall_ppm: None,
             };
         };
-        let ppm = match class {
-            GapClass::Sched => {
-                idle.away_ns as f64 * 1e6 / idle.ran_ns.saturating_add(idle.away_ns) as f64
-            }
-            class => idle.class_ppm(class),
-        };
+        let ppm = idle.class_ppm(class);
         return Measured {
             experiment,
             verdict: None,

@@ -11,6 +11,7 @@ use quell_lab::round::{DEFAULT_BLOCK_MS, DEFAULT_PACE_US};
 use quell_lab::system::GuardedSettings;
 
 use super::surroundings::again;
+use super::text::machine_line;
 use super::{Beside, Kept, guard, has_counter, lock, machine, place};
 use crate::cli::{LabRunArgs, VictimMode, curve_worker_words};
 use crate::clock::monotonic_ns;
@@ -148,18 +149,12 @@ pub(crate) fn text(curved: &CurveSummary) -> String {
     // writing to a String does not fail
     let _ = writeln!(
         out,
-        "{BOLD}{}{BOLD:#}: {}\non CPU {}, peers on CPU {} first; Linux {}, {}{}; {} rounds",
+        "{BOLD}{}{BOLD:#}: {}\non CPU {}, peers on CPU {} first; {}; {} rounds",
         plain(&curved.experiment),
         plain(&curved.about),
         m.culprit_cpu,
         m.victim_cpu,
-        plain(&m.kernel),
-        plain(&m.cpu),
-        if m.virtual_machine {
-            ", in a virtual machine"
-        } else {
-            ""
-        },
+        machine_line(m),
         curved.rounds
     );
     heading(&mut out, "Median, and how far its 95 % interval reaches");

@@ -8,39 +8,33 @@ use quell_lab::summary::{ArmSummary, EffectSummary, ExperimentSummary};
 
 use super::Results;
 
-/// The arms that there are, in their order.
-pub(super) fn in_order(summary: &ExperimentSummary) -> impl Iterator<Item = (Arm, &ArmSummary)> {
-    Arm::ALL
-        .into_iter()
-        .filter_map(|arm| Some((arm, summary.arms.get(arm.name())?)))
-}
-
 /// The lengths of turns; none where the file has no histograms.
 pub(crate) fn turns(results: &Results) -> Vec<Turns<'_>> {
-    let of = |summary| {
-        in_order(summary).map(move |(arm, told)| Turns {
+    let all = results.all.iter().flat_map(|summary| {
+        let arms = summary.arms_in_order();
+        arms.map(|(arm, told)| Turns {
             experiment: &summary.experiment,
             arm: arm.name(),
             ran_ns: told.ran_ns,
             turns: &told.histogram,
         })
-    };
-    let all = results.all.iter().flat_map(of);
+    });
     all.filter(|t| !t.turns.is_empty()).collect()
 }
 
 /// The timelines; none where the file has none.
 pub(crate) fn timelines(results: &Results) -> Vec<Timeline<'_>> {
-    let of = |(result, summary)| {
-        in_order(summary).map(move |(arm, told): (Arm, &ArmSummary)| Timeline {
+    let all = results.all.iter().enumerate();
+    let all = all.flat_map(|(result, summary)| {
+        let arms = summary.arms_in_order();
+        arms.map(move |(arm, told)| Timeline {
             result,
             experiment: &summary.experiment,
             arm: arm.name(),
             gaps: gaps(told),
             ops: &told.timeline_ops,
         })
-    };
-    let all = results.all.iter().enumerate().flat_map(of);
+    });
     all.filter(|t| !t.gaps.is_empty() || !t.ops.is_empty())
         .collect()
 }
@@ -63,27 +57,37 @@ const ALL: &str = "all";
 /// The arm of figures that compare two.
 const EFFECT: &str = "real-less-sham";
 
+/// The line of a point.
+pub(super) fn influx_line(
+    measurement: &str,
+    tags: [(&str, &str); 3],
+    fields: Vec<(&str, i64)>,
+    t_ns: u64,
+) -> String {
+    InfluxPoint {
+        measurement,
+        tags: tags.to_vec(),
+        fields,
+        t_ns,
+    }
+    .protocol_line()
+}
+
 /// Lines for InfluxDB: a point for each class of each arm, one for each arm, and one for the effect. Those of the
 /// n-th result of a file are n ns later, so that two of one experiment don't replace each other.
 pub(crate) fn influx(results: &Results) -> String {
     let mut out = String::new();
     for (n, summary) in (0..).zip(&results.all) {
         let t_ns = results.wall_ns.saturating_add(n);
-        let mut put = |arm: &str, class: &str, fields: Vec<(&str, i64)>| {
-            let tags = vec![
+        let mut put = |arm: &str, class: &str, fields: Vec<(&'static str, i64)>| {
+            let tags = [
                 ("experiment", summary.experiment.as_str()),
                 ("arm", arm),
                 ("class", class),
             ];
-            let point = InfluxPoint {
-                measurement: MEASUREMENT,
-                tags,
-                fields,
-                t_ns,
-            };
-            out.push_str(&point.protocol_line());
+            out.push_str(&influx_line(MEASUREMENT, tags, fields, t_ns));
         };
-        for (arm, told) in in_order(summary) {
+        for (arm, told) in summary.arms_in_order() {
             put(arm.name(), ALL, of_arm(arm, told));
             // without the probe nobody knows the class
             for (class, (gaps, ns)) in told.gaps.iter().filter(|_| arm != Arm::Untraced) {

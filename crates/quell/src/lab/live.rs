@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use quell_export::influx::{InfluxPoint, Sink, SinkTarget};
+use quell_export::influx::{Sink, SinkTarget};
 use quell_lab::arm::Arm;
 use quell_lab::attribute::GapClass;
 use quell_lab::mechanism::{OperationTiming, StallMechanism};
 use quell_lab::round::MeasuredBlock;
 
-use super::export::whole;
+use super::export::{influx_line, whole};
 use crate::clock::{monotonic_ns, wall_ns};
 use crate::usage::usage;
 
@@ -108,13 +108,8 @@ impl Drop for Running<'_> {
 }
 
 fn mark(experiment: &str, arm: &str, mark: &str, t_ns: u64) -> String {
-    InfluxPoint {
-        measurement: MARK,
-        tags: vec![("experiment", experiment), ("arm", arm), ("mark", mark)],
-        fields: vec![("n", 1)],
-        t_ns,
-    }
-    .protocol_line()
+    let tags = [("experiment", experiment), ("arm", arm), ("mark", mark)];
+    influx_line(MARK, tags, vec![("n", 1)], t_ns)
 }
 
 /// A block: a point for all of it, one for each class that occurred, both at its begin; and where one thing is done once,
@@ -124,25 +119,17 @@ fn lines(experiment: &str, measured: &MeasuredBlock, once: bool, offset: u64) ->
     let traced = arm != Arm::Untraced;
     let mut out = String::new();
     let mut put = |measurement, class, fields, t_ns: u64| {
-        let tags = vec![
+        let tags = [
             ("experiment", experiment),
             ("arm", arm.name()),
             ("class", class),
         ];
-        let t_ns = t_ns.saturating_add(offset);
-        out += &InfluxPoint {
-            measurement,
-            tags,
-            fields,
-            t_ns,
-        }
-        .protocol_line();
+        out += &influx_line(measurement, tags, fields, t_ns.saturating_add(offset));
     };
-    let ran = block.ran_ns();
     let valid = i64::from(measured.invalid.is_none());
     let mut fields = vec![
         ("valid", valid),
-        ("ran_ns", whole(ran)),
+        ("ran_ns", whole(block.ran_ns())),
         ("away_ns", whole(block.away_ns)),
         ("ops", whole(block.ops.len() as u64)),
         ("gaps", whole(block.gaps.len() as u64)),
@@ -152,10 +139,7 @@ fn lines(experiment: &str, measured: &MeasuredBlock, once: bool, offset: u64) ->
             ("shootdowns", whole(block.hits)),
             ("caused", whole(block.caused_hits)),
             ("faults", whole(block.faults)),
-            (
-                "stall_ppm",
-                (block.caused_ns() as f64 * 1e6 / ran.max(1) as f64).round() as i64,
-            ),
+            ("stall_ppm", block.caused_ppm().round() as i64),
         ]);
     }
     put(BLOCK, ALL, fields, block.begin_ns);

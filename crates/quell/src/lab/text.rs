@@ -7,7 +7,7 @@ use quell_lab::arm::Arm;
 use quell_lab::arm::VictimActivity;
 use quell_lab::attribute::GapClass;
 use quell_lab::judge::LabVerdict;
-use quell_lab::summary::{ArmSummary, ExperimentSummary, IntervalSummary};
+use quell_lab::summary::{ExperimentSummary, IntervalSummary, MachineSummary};
 use quell_lab::tsc::TscQuality;
 use quell_page::lab::{Beside, Figure};
 
@@ -36,6 +36,20 @@ fn thousands(n: f64) -> String {
 pub(super) fn signed(n: f64) -> String {
     let sign = if n < 0.0 { '-' } else { '+' };
     format!("{sign}{}", count(n.abs().round() as u64))
+}
+
+/// The kernel and the CPU of a machine.
+pub(super) fn machine_line(machine: &MachineSummary) -> String {
+    format!(
+        "Linux {}, {}{}",
+        plain(&machine.kernel),
+        plain(&machine.cpu),
+        if machine.virtual_machine {
+            ", in a virtual machine"
+        } else {
+            ""
+        }
+    )
 }
 
 /// A line of the table of all experiments.
@@ -123,16 +137,10 @@ pub(crate) fn text(summary: &ExperimentSummary) -> String {
     }
     let _ = writeln!(
         out,
-        "victim on CPU {}, culprit on CPU {}; Linux {}, {}{}{}",
+        "victim on CPU {}, culprit on CPU {}; {}{}",
         m.victim_cpu,
         m.culprit_cpu,
-        m.kernel,
-        m.cpu,
-        if m.virtual_machine {
-            ", in a virtual machine"
-        } else {
-            ""
-        },
+        machine_line(m),
         match m.counter {
             TscQuality::Promised => "",
             TscQuality::Measured => "; its time stamp counter promises no rate, and was measured",
@@ -210,12 +218,6 @@ fn both_sides(sides: &Backtraces) -> String {
     table.text()
 }
 
-fn in_order(summary: &ExperimentSummary) -> impl Iterator<Item = (&'static str, &ArmSummary)> {
-    Arm::ALL
-        .into_iter()
-        .filter_map(|arm| Some((arm.name(), summary.arms.get(arm.name())?)))
-}
-
 const ARMS: [&str; 13] = [
     "arm",
     ">blocks",
@@ -234,13 +236,14 @@ const ARMS: [&str; 13] = [
 
 fn arms(summary: &ExperimentSummary) -> String {
     let mut table = Table::new(&ARMS);
-    for (name, arm) in in_order(summary) {
+    for (which, arm) in summary.arms_in_order() {
+        let name = which.name();
         let seconds = (arm.ran_ns.max(1)) as f64 / 1e9;
         let whole = arm.ran_ns.saturating_add(arm.away_ns).max(1) as f64;
         let rate = |n: u64| count((n as f64 / seconds).round() as u64);
         // without the probe nobody knows
         let seen = |text: String| {
-            if name == Arm::Untraced.name() {
+            if which == Arm::Untraced {
                 String::new()
             } else {
                 text
@@ -285,8 +288,9 @@ fn classes(summary: &ExperimentSummary) -> String {
     }
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let mut table = Table::new(&headings);
-    for (name, arm) in in_order(summary).filter(|(name, _)| *name != Arm::Untraced.name()) {
-        let mut row = vec![name.to_owned()];
+    let arms = summary.arms_in_order();
+    for (which, arm) in arms.filter(|(which, _)| *which != Arm::Untraced) {
+        let mut row = vec![which.name().to_owned()];
         if arm.blocks == 0 {
             row.resize(headings.len(), "-".to_owned());
             table.row(row);
@@ -294,13 +298,7 @@ fn classes(summary: &ExperimentSummary) -> String {
         }
         for class in GapClass::ALL {
             row.push(thousands(arm.class_rate(class)));
-            row.push(match class {
-                // of all time: it is no part of the time in which the victim ran
-                GapClass::Sched => thousands(
-                    arm.away_ns as f64 * 1e6 / arm.ran_ns.saturating_add(arm.away_ns).max(1) as f64,
-                ),
-                _ => thousands(arm.class_ppm(class)),
-            });
+            row.push(thousands(arm.class_ppm(class)));
         }
         table.row(row);
     }
