@@ -25,7 +25,7 @@ use crate::show::emit;
 use crate::show::style::{BOLD, heading};
 use crate::show::units::{count, time};
 use crate::usage::usage;
-use links::{LINKS, Link};
+use links::{EVIDENCE_LINKS, EvidenceLink};
 
 /// The lab's evidence on a rule.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +37,18 @@ struct Measured {
     said: String,
     /// Stall, ppm of the victim's time; none where it can't be known.
     stall_ppm: Option<f64>,
+}
+
+impl Measured {
+    /// The evidence of an experiment of which nothing is known here and now.
+    fn untold(experiment: String, why: String) -> Self {
+        Self {
+            experiment,
+            verdict: None,
+            said: why,
+            stall_ppm: None,
+        }
+    }
 }
 
 impl Advice {
@@ -75,7 +87,7 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
     let budget = Duration::from_secs(args.budget);
     let mut failed = false;
     let mut ran: Vec<Told> = Vec::new();
-    for link in LINKS {
+    for link in EVIDENCE_LINKS {
         let name = link.name();
         let Some(m) = mechanism::mechanism_by_name(link.experiment) else {
             continue;
@@ -136,18 +148,15 @@ fn findings() -> Vec<Finding> {
 }
 
 fn of_rule(finding: &Finding, ran: &[Told]) -> Advice {
-    let links = LINKS.iter().filter(|l| l.rules.contains(&finding.rule));
+    let links = EVIDENCE_LINKS
+        .iter()
+        .filter(|link| link.rules().any(|rule| rule == finding.rule));
     let measured = links.filter_map(|link| {
         let name = link.name();
         let (_, result) = ran.iter().find(|(n, _)| *n == name)?;
         Some(match result {
             Ok(summary) => told(link, summary),
-            Err(why) => Measured {
-                experiment: name,
-                verdict: None,
-                said: why.clone(),
-                stall_ppm: None,
-            },
+            Err(why) => Measured::untold(name, why.clone()),
         })
     });
     Advice {
@@ -160,17 +169,13 @@ fn of_rule(finding: &Finding, ran: &[Told]) -> Advice {
     }
 }
 
-fn told(link: &Link, summary: &ExperimentSummary) -> Measured {
+fn told(link: &EvidenceLink, summary: &ExperimentSummary) -> Measured {
     let experiment = link.name();
     if let Some(class) = link.idle {
         let idle = summary.arms.get(Arm::Idle.name()).filter(|a| a.ran_ns > 0);
         let Some(idle) = idle else {
-            return Measured {
-                experiment,
-                verdict: None,
-                said: "can't be told now: no idle block counts".to_owned(),
-                stall_ppm: None,
-            };
+            let why = "can't be told now: no idle block counts";
+            return Measured::untold(experiment, why.to_owned());
         };
         let ppm = idle.class_ppm(class);
         return Measured {

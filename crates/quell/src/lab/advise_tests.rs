@@ -8,9 +8,9 @@ use crate::lab::fixture;
 #[test]
 fn links_name_rules() {
     let known: Vec<&str> = quell_doctor::all_rules().iter().map(|r| r.id).collect();
-    for link in LINKS {
-        for rule in link.rules {
-            assert!(known.contains(rule), "{rule}");
+    for link in EVIDENCE_LINKS {
+        for rule in link.rules() {
+            assert!(known.contains(&rule), "{rule}");
         }
         let m = mechanism::mechanism_by_name(link.experiment).expect("an experiment");
         let set: Vec<_> = link
