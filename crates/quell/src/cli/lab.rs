@@ -1,6 +1,5 @@
 //! The command line of `quell lab`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -125,16 +124,10 @@ pub(crate) struct LabRunArgs {
 }
 
 /// The words that start the hidden verb of a worker.
-pub(crate) fn worker_words() -> [OsString; 2] {
-    ["lab".into(), "worker".into()]
-}
+pub(crate) const WORKER_WORDS: [&str; 2] = ["lab", "worker"];
 
 /// The words that start the hidden verb which sets the system up.
-pub(crate) fn guard_words() -> [OsString; 2] {
-    ["lab".into(), "guard".into()]
-}
+pub(crate) const GUARD_WORDS: [&str; 2] = ["lab", "guard"];
 
 /// The words that start the hidden verb which measures a part of a curve.
-pub(crate) fn curve_worker_words() -> [OsString; 2] {
-    ["lab".into(), "curve-worker".into()]
-}
+pub(crate) const CURVE_WORKER_WORDS: [&str; 2] = ["lab", "curve-worker"];

@@ -25,7 +25,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportedTime, Format, StackWeight};
 pub(crate) use fleet::FleetArgs;
 pub(crate) use lab::{
-    LabArgs, LabRunArgs, LabVerb, VictimMode, curve_worker_words, guard_words, worker_words,
+    CURVE_WORKER_WORDS, GUARD_WORDS, LabArgs, LabRunArgs, LabVerb, VictimMode, WORKER_WORDS,
 };
 pub(crate) use lab_more::{
     AllocatorsArgs, LabAdviseArgs, LabWatchArgs, SeedJemallocArgs, SeedMadvArgs,

@@ -1,60 +1,54 @@
 //! `quell lab`: causes one kind of stall on purpose and measures it.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use quell_lab::arm::VictimActivity;
 use quell_lab::mechanism::{self, StallMechanism};
-use quell_lab::params::Params;
+use quell_lab::params::{Params, parse_param};
 use quell_lab::round::ExperimentOptions;
 use quell_lab::{system, worker};
 
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
 use crate::cmd::{lab_compare, lab_report, usage};
-use crate::lab::{self, Beside, Ran};
+use crate::lab::{self, Ran};
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::table::Table;
 
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
-        LabVerb::List => list(),
-        LabVerb::Run(args) => experiments(args),
-        LabVerb::Watch(args) => lab::watch(args),
-        LabVerb::Advise(args) => lab::advise(args),
-        LabVerb::SeedMadv(args) => lab::seed_madv(args),
-        LabVerb::SeedJemalloc(args) => lab::seed_jemalloc(args),
-        LabVerb::Allocators(args) => lab::allocators(args),
+        LabVerb::List => return list(),
+        LabVerb::Run(args) => return experiments(args),
+        LabVerb::Watch(args) => return lab::watch(args),
+        LabVerb::Advise(args) => return lab::advise(args),
+        LabVerb::SeedMadv(args) => return lab::seed_madv(args),
+        LabVerb::SeedJemalloc(args) => return lab::seed_jemalloc(args),
+        LabVerb::Allocators(args) => return lab::allocators(args),
+        LabVerb::Report(args) => return lab_report::report(args),
+        LabVerb::Compare(args) => return lab_compare::compare(args),
         LabVerb::MadvRun {
             threads,
             calls,
             touch,
-        } => {
-            lab::madv_run(*threads, *calls, *touch != 0)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        LabVerb::ChurnRun { seed } => {
-            lab::churn_run(*seed)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        LabVerb::Report(args) => lab_report::report(args),
-        LabVerb::Compare(args) => lab_compare::compare(args),
+        } => lab::madv_run(*threads, *calls, *touch != 0)?,
+        LabVerb::ChurnRun { seed } => lab::churn_run(*seed)?,
         LabVerb::Worker => {
             worker::serve_orders(&mut io::stdin().lock(), &mut io::stdout().lock())?;
-            Ok(ExitCode::SUCCESS)
         }
         LabVerb::CurveWorker => {
             quell_lab::curve::serve_orders(&mut io::stdin().lock(), &mut io::stdout().lock())?;
-            Ok(ExitCode::SUCCESS)
         }
         LabVerb::Guard { needs } => {
-            // before it is set up: nothing may end this process but the end of its stdin
+            // It comes before the set-up: nothing may end this process but the end of its stdin.
             signals::install()?;
             let as_before = system::guard_settings(needs)?;
-            Ok(ExitCode::from(u8::from(!as_before)))
+            return Ok(ExitCode::from(u8::from(!as_before)));
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn list() -> anyhow::Result<ExitCode> {
@@ -139,60 +133,70 @@ fn budget(text: &str) -> anyhow::Result<Duration> {
         })
 }
 
-/// The parameters of an experiment, from the file and from the flags; the flags win.
-fn parameters(args: &LabRunArgs, m: &StallMechanism, only: bool) -> anyhow::Result<Params> {
-    let mut said: Vec<(String, u64)> = Vec::new();
-    if let Some(path) = &args.config {
-        /// Nobody writes more by hand.
-        const MOST: u64 = 1 << 20;
-        let cant =
-            |err: &dyn std::fmt::Display| usage(format!("can't read {}: {err}", path.display()));
-        let bytes = lab::read(path, MOST).map_err(|err| cant(&err))?;
-        let text = String::from_utf8(bytes).map_err(|err| cant(&err))?;
-        let all: toml::Table = toml::from_str(&text)
-            .map_err(|err| usage(format!("{}: {}", path.display(), err.message())))?;
-        if let Some(name) = all
-            .keys()
-            .find(|n| mechanism::mechanism_by_name(n).is_none())
-        {
-            let path = path.display();
-            return Err(usage(format!("{path}: there is no experiment '{name}'")));
-        }
-        if let Some((name, _)) = all.iter().find(|(_, v)| !v.is_table()) {
-            let path = path.display();
-            return Err(usage(format!(
-                "{path}: '{name}' is no table: write [{name}], and its parameters below"
-            )));
-        }
-        for (name, value) in all
-            .get(m.name)
-            .and_then(|t| t.as_table())
-            .into_iter()
-            .flatten()
-        {
-            let pair = match value {
-                toml::Value::Integer(n) => u64::try_from(*n).ok().map(|n| (name.clone(), n)),
-                toml::Value::Boolean(yes) => Some((name.clone(), u64::from(*yes))),
-                toml::Value::String(text) => {
-                    quell_lab::params::parse_param(&format!("{name}={text}")).ok()
-                }
-                _ => None,
-            };
-            said.push(pair.ok_or_else(|| {
-                let path = path.display();
-                usage(format!(
-                    "{path}: {}.{name} is no number, size or yes and no",
-                    m.name
-                ))
-            })?);
-        }
+/// The file of parameters, and its tables by experiment.
+type ConfigFile<'a> = (&'a Path, toml::Table);
+
+/// Reads the file of parameters.
+fn read_config(path: &Path) -> anyhow::Result<ConfigFile<'_>> {
+    /// Nobody writes more by hand.
+    const MAX_CONFIG_BYTES: u64 = 1 << 20;
+    let shown = path.display();
+    let cant = |err: &dyn std::fmt::Display| usage(format!("can't read {shown}: {err}"));
+    let bytes = lab::read(path, MAX_CONFIG_BYTES).map_err(|err| cant(&err))?;
+    let text = String::from_utf8(bytes).map_err(|err| cant(&err))?;
+    let wrong = |why: String| usage(format!("{shown}: {why}"));
+    let all: toml::Table = toml::from_str(&text).map_err(|err| wrong(err.message().to_owned()))?;
+    let is_known = |name: &&String| mechanism::mechanism_by_name(name).is_some();
+    if let Some(name) = all.keys().find(|name| !is_known(name)) {
+        return Err(wrong(format!("there is no experiment '{name}'")));
     }
+    if let Some((name, _)) = all.iter().find(|(_, v)| !v.is_table()) {
+        return Err(wrong(format!(
+            "'{name}' is no table: write [{name}], and its parameters below"
+        )));
+    }
+    Ok((path, all))
+}
+
+/// The parameters of an experiment in the file.
+fn config_params(
+    (path, all): &ConfigFile<'_>,
+    m: &StallMechanism,
+) -> anyhow::Result<Vec<(String, u64)>> {
+    let table = all.get(m.name).and_then(|t| t.as_table());
+    let params = table.into_iter().flatten().map(|(name, value)| {
+        let number = match value {
+            toml::Value::Integer(n) => u64::try_from(*n).ok(),
+            toml::Value::Boolean(yes) => Some(u64::from(*yes)),
+            toml::Value::String(text) => parse_param(&format!("{name}={text}")).ok().map(|p| p.1),
+            _ => None,
+        };
+        let number = number.ok_or_else(|| {
+            usage(format!(
+                "{}: {}.{name} is no number, size or yes and no",
+                path.display(),
+                m.name
+            ))
+        });
+        Ok((name.clone(), number?))
+    });
+    params.collect()
+}
+
+/// The parameters of an experiment, from the file and from the flags; the flags win.
+fn parameters(
+    args: &LabRunArgs,
+    config: Option<&ConfigFile<'_>>,
+    m: &StallMechanism,
+    only: bool,
+) -> anyhow::Result<Params> {
+    let in_file = config.map(|config| config_params(config, m)).transpose()?;
+    let mut said = in_file.unwrap_or_default();
     // with several experiments a flag is for those that know it
     let known = |name: &str| m.params.iter().any(|p| p.name == name);
     said.extend(args.set.iter().filter(|(n, _)| only || known(n)).cloned());
     Params::new(m.params, &said).map_err(|why| {
-        let from = args.config.iter();
-        let from: String = from.map(|path| format!("{}: ", path.display())).collect();
+        let from = config.map_or_else(String::new, |(path, _)| format!("{}: ", path.display()));
         usage(format!("{from}{}: {why}", m.name))
     })
 }
@@ -219,15 +223,15 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             "{which} no parameter '{name}'; see 'quell lab list'"
         )));
     }
+    let config = args.config.as_deref().map(read_config).transpose()?;
     let with_params = chosen
         .iter()
-        .map(|m| Ok((*m, parameters(args, m, chosen.len() == 1)?)))
+        .map(|m| {
+            let only = chosen.len() == 1;
+            Ok((*m, parameters(args, config.as_ref(), m, only)?))
+        })
         .collect::<anyhow::Result<Vec<_>>>()?;
-    lab::has_counter()?;
-    let (victim_cpu, culprit_cpu) = lab::place(args.victim_cpu, args.culprit_cpu)?;
-    lab::check(victim_cpu)?;
-    signals::install()?;
-    lab::lock(Beside::Nobody)?;
+    let (victim_cpu, culprit_cpu) = lab::begin(args.victim_cpu, args.culprit_cpu)?;
     let mut kept = lab::Kept::named(args.output.as_deref())?;
     let live = args.influx.as_ref().map(lab::Live::open).transpose()?;
     let mut out = anstream::stdout();
@@ -258,11 +262,8 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             ..ExperimentOptions::new(victim_cpu, culprit_cpu, budget)
         };
         options.seed = args.seed.unwrap_or(options.seed);
-        let (ran, left) = lab::one(m, params, &options, live.as_ref());
-        if let Some(left) = left {
-            say!("quell: {left}");
-            failed = true;
-        }
+        let (ran, as_before) = lab::one(m, params, &options, live.as_ref());
+        failed |= !as_before;
         let summary = match ran {
             Ran::Done(summary) => summary,
             Ran::Cant(why) if alone => {

@@ -18,9 +18,8 @@ use quell_lab::round::ExperimentOptions;
 use quell_lab::summary::ExperimentSummary;
 use serde::Serialize;
 
-use super::{Beside, Ran, check, has_counter, lock, one, place, say_interrupted};
+use super::{Ran, begin, one, say_interrupted};
 use crate::cli::LabAdviseArgs;
-use crate::launch::signals;
 use crate::show::emit;
 use crate::show::style::{BOLD, heading};
 use crate::show::units::{count, time};
@@ -78,12 +77,8 @@ struct Object {
 }
 
 pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
-    has_counter()?;
-    lock(Beside::Nobody)?;
     let findings = findings();
-    let (victim_cpu, culprit_cpu) = place(None, None)?;
-    check(victim_cpu)?;
-    signals::install()?;
+    let (victim_cpu, culprit_cpu) = begin(None, None)?;
     let budget = Duration::from_secs(args.budget);
     let mut failed = false;
     let mut ran: Vec<Told> = Vec::new();
@@ -103,11 +98,8 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
         let params = Params::new(m.params, &set).map_err(usage)?;
         let least = m.timing.least_budget().unwrap_or_default();
         let options = ExperimentOptions::new(victim_cpu, culprit_cpu, budget.max(least));
-        let (summary, left) = one(m, &params, &options, None);
-        if let Some(left) = left {
-            say!("quell: {left}");
-            failed = true;
-        }
+        let (summary, as_before) = one(m, &params, &options, None);
+        failed |= !as_before;
         let summary = match summary {
             Ran::Done(summary) => Ok(*summary),
             Ran::Cant(why) => Err(format!("can't run here: {why}")),

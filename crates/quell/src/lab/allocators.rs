@@ -12,12 +12,11 @@ use quell_lab::summary::ExperimentSummary;
 use quell_remedy::recognise_file;
 use serde::Serialize;
 
-use super::libraries::installed;
+use super::libraries::{installed, no_preload};
 use super::one::within;
 use super::surroundings::{Allocator, Around};
-use super::{Beside, Progress, check, has_counter, line, lock, place};
+use super::{Progress, begin, line, say_interrupted};
 use crate::cli::AllocatorsArgs;
-use crate::launch::signals;
 use crate::show::emit;
 use crate::show::table::Table;
 use crate::usage::usage;
@@ -53,11 +52,7 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
     };
     let params = Params::new(m.params, &args.set).map_err(usage)?;
     let libraries = libraries(&args.lib)?;
-    has_counter()?;
-    let (victim_cpu, culprit_cpu) = place(None, None)?;
-    check(victim_cpu)?;
-    signals::install()?;
-    lock(Beside::Nobody)?;
+    let (victim_cpu, culprit_cpu) = begin(None, None)?;
     let mut rows: Vec<Row> = Vec::new();
     let mut failed = false;
     for library in std::iter::once(None).chain(libraries.into_iter().map(Some)) {
@@ -91,7 +86,7 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
             summary: summary.without_pictures(),
         });
         if interrupted {
-            say!("quell: interrupted: what follows is of what was run by then");
+            say_interrupted();
             break;
         }
     }
@@ -116,9 +111,7 @@ fn libraries(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             say!("quell: linked statically, so that only its own allocator is measured");
             Ok(Vec::new())
         } else {
-            Err(usage(
-                "this quell is linked statically, so no allocator can be put in its place: use one that is not",
-            ))
+            Err(no_preload())
         };
     }
     if named.is_empty() {

@@ -10,10 +10,11 @@ use quell_lab::pin;
 use quell_lab::round::{DEFAULT_BLOCK_MS, DEFAULT_PACE_US};
 use quell_lab::system::GuardedSettings;
 
+use super::one::take_back;
 use super::surroundings::again;
 use super::text::machine_line;
 use super::{Beside, Kept, guard, has_counter, lock, machine, place};
-use crate::cli::{LabRunArgs, VictimMode, curve_worker_words};
+use crate::cli::{CURVE_WORKER_WORDS, LabRunArgs, VictimMode};
 use crate::clock::monotonic_ns;
 use crate::launch::signals;
 use crate::show::emit;
@@ -129,17 +130,14 @@ fn one(curve: &'static Curve, options: &CurveOptions) -> anyhow::Result<(CurveSu
         progress.reached(began.elapsed(), format!("{rounds} rounds"));
         signals::interrupted().is_none()
     };
-    let measured = curve::run_curve(curve, options, &|| again(curve_worker_words()), &goes_on);
-    let back = guarded.map_or(Ok(()), GuardedSettings::take_back);
-    if let Err(left) = &back {
-        say!("quell: {left}");
-    }
+    let measured = curve::run_curve(curve, options, &|| again(CURVE_WORKER_WORDS), &goes_on);
+    let as_before = take_back(guarded);
     let measured =
         measured.map_err(|why| usage(format!("{} can't run here: {why}", curve.name)))?;
     let place = &options.place;
     let peer = place.others.first().copied().unwrap_or(place.cpu);
     let curved = CurveSummary::new(curve, place, machine(peer, place.cpu), &measured);
-    Ok((curved, back.is_ok()))
+    Ok((curved, as_before))
 }
 
 /// All of one curve.

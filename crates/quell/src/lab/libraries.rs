@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::usage::usage;
+
 /// Where systems have their libraries.
 const FOLDERS: [&str; 5] = [
     "/usr/lib/x86_64-linux-gnu",
@@ -11,6 +13,13 @@ const FOLDERS: [&str; 5] = [
     "/usr/lib",
     "/usr/local/lib",
 ];
+
+/// The refusal to load an allocator where nothing can be loaded.
+pub(super) fn no_preload() -> anyhow::Error {
+    usage(
+        "this quell is linked statically, so no allocator can be put in its place: use one that is not",
+    )
+}
 
 /// The libraries whose names begin with one of these, each file once.
 pub(super) fn installed(names: &[&str]) -> Vec<PathBuf> {

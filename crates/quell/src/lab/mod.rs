@@ -6,11 +6,6 @@ mod beside;
 mod compare;
 mod curve;
 mod export;
-/// Said where somebody ended it early, and there is something to show.
-fn say_interrupted() {
-    say!("quell: interrupted: what follows is of what was run by then");
-}
-
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kept;
@@ -39,16 +34,33 @@ pub(crate) use curve::{curves, list as list_curves, text as curve_text};
 pub(crate) use export::{influx, timelines, turns};
 pub(crate) use kept::Kept;
 pub(crate) use live::Live;
-pub(crate) use lock::{Beside, lock};
 pub(crate) use one::{Ran, one};
-pub(crate) use place::{has_counter, place};
 pub(crate) use results::{Results, curve_file, read, results};
 pub(crate) use seed_jemalloc::{churn_run, seed_jemalloc};
 pub(crate) use seed_madv::{madv_run, seed_madv};
-pub(crate) use surroundings::check;
 pub(crate) use text::{line, text};
 pub(crate) use watch::watch;
 
+use lock::{Beside, lock};
 use machine::machine;
+use place::{has_counter, place};
 use progress::Progress;
-use surroundings::{Around, guard, worker};
+use surroundings::{Around, check, guard, worker};
+
+use crate::launch::signals;
+
+/// Begins a lab: asks whether anything can be timed and watched, takes the CPUs of victim and culprit, which it returns, and sees
+/// to it that no other lab is at work.
+pub(crate) fn begin(victim: Option<u32>, culprit: Option<u32>) -> anyhow::Result<(u32, u32)> {
+    has_counter()?;
+    let (victim_cpu, culprit_cpu) = place(victim, culprit)?;
+    check(victim_cpu)?;
+    signals::install()?;
+    lock(Beside::Nobody)?;
+    Ok((victim_cpu, culprit_cpu))
+}
+
+/// Says that somebody ended it early, where there is something to show.
+fn say_interrupted() {
+    say!("quell: interrupted: what follows is of what was run by then");
+}

@@ -1,7 +1,5 @@
 //! One experiment on this machine.
 
-use std::io;
-
 use quell_lab::experiment;
 use quell_lab::host_api::ExperimentHost;
 use quell_lab::mechanism::StallMechanism;
@@ -23,20 +21,20 @@ pub(crate) enum Ran {
     Failed(anyhow::Error),
 }
 
-/// Runs an experiment, and sends each block where `live` goes. Beside its end it returns the settings that could not be taken
-/// back.
+/// Runs an experiment, and sends each block where `live` goes. Beside its end it returns whether all that was set up for it was
+/// taken back; where it was not, it says so.
 pub(crate) fn one(
     m: &'static StallMechanism,
     params: &Params,
     options: &ExperimentOptions,
     live: Option<&Live>,
-) -> (Ran, Option<io::Error>) {
+) -> (Ran, bool) {
     if let Some(why) = (m.takes)(params).shortage() {
-        return (Ran::Cant(why), None);
+        return (Ran::Cant(why), true);
     }
     let guarded = match GuardedSettings::set_up(&mut guard(), m.needs) {
         Ok(guarded) => guarded,
-        Err(why) => return (Ran::Cant(why.to_string()), None),
+        Err(why) => return (Ran::Cant(why.to_string()), true),
     };
     let ran = match (m.lacks)() {
         Some(why) => Ran::Cant(why),
@@ -45,8 +43,16 @@ pub(crate) fn one(
             Err(err) => Ran::Failed(err),
         },
     };
+    (ran, take_back(guarded))
+}
+
+/// Has the settings taken back, and says which could not be; returns whether all were.
+pub(super) fn take_back(guarded: Option<GuardedSettings>) -> bool {
     let back = guarded.map_or(Ok(()), GuardedSettings::take_back);
-    (ran, back.err())
+    if let Err(left) = &back {
+        say!("quell: {left}");
+    }
+    back.is_ok()
 }
 
 fn measured(

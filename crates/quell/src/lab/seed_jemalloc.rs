@@ -11,7 +11,7 @@ use quell_remedy::{FoundSoftware, SoftwareKind, recognise_file};
 use quell_stats::{Rng, median, quantile};
 use serde::Serialize;
 
-use super::libraries::installed;
+use super::libraries::{installed, no_preload};
 use super::{Beside, lock, measured, say_interrupted};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
@@ -95,9 +95,7 @@ struct Case {
 
 pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode> {
     if cfg!(target_feature = "crt-static") {
-        return Err(usage(
-            "this quell is linked statically, so no allocator can be put in its place: use one that is not",
-        ));
+        return Err(no_preload());
     }
     let mut cases = cases(&args.lib)?;
     lock(Beside::Nobody)?;

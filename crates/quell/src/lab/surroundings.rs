@@ -1,6 +1,5 @@
 //! The host of an experiment: workers of this same program, the probe, and the progress that a user sees.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use quell_probe::Interruptions;
 use super::Progress;
 use super::live::Running;
 use super::lock::hand_on;
-use crate::cli::{guard_words, worker_words};
+use crate::cli::{GUARD_WORDS, WORKER_WORDS};
 use crate::launch::signals;
 
 /// The surroundings of one experiment.
@@ -37,7 +36,7 @@ pub(super) enum Allocator {
 }
 
 /// This program again, also where its file has been replaced meanwhile.
-pub(super) fn again(words: [OsString; 2]) -> Command {
+pub(super) fn again(words: [&str; 2]) -> Command {
     let mut command = Command::new(Path::new("/proc/self/exe"));
     command.args(words);
     command
@@ -45,18 +44,18 @@ pub(super) fn again(words: [OsString; 2]) -> Command {
 
 /// The command that sets the system up.
 pub(crate) fn guard() -> Command {
-    let mut command = again(guard_words());
+    let mut command = again(GUARD_WORDS);
     hand_on(&mut command);
     command
 }
 
 /// A victim or a culprit.
 pub(crate) fn worker() -> Command {
-    again(worker_words())
+    again(WORKER_WORDS)
 }
 
 /// Reports a requirement of the probe that this kernel or user lacks, before anything is set up or begun.
-pub(crate) fn check(victim_cpu: u32) -> anyhow::Result<()> {
+pub(super) fn check(victim_cpu: u32) -> anyhow::Result<()> {
     let own = rustix::thread::gettid()
         .as_raw_nonzero()
         .get()
