@@ -142,7 +142,7 @@ fn read_config(path: &Path) -> anyhow::Result<ConfigFile<'_>> {
     const MAX_CONFIG_BYTES: u64 = 1 << 20;
     let shown = path.display();
     let cant = |err: &dyn std::fmt::Display| usage(format!("can't read {shown}: {err}"));
-    let bytes = lab::read(path, MAX_CONFIG_BYTES).map_err(|err| cant(&err))?;
+    let bytes = lab::read_bounded(path, MAX_CONFIG_BYTES).map_err(|err| cant(&err))?;
     let text = String::from_utf8(bytes).map_err(|err| cant(&err))?;
     let wrong = |why: String| usage(format!("{shown}: {why}"));
     let all: toml::Table = toml::from_str(&text).map_err(|err| wrong(err.message().to_owned()))?;

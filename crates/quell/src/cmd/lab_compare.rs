@@ -4,43 +4,34 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::LabCompareArgs;
-use crate::lab::{self, Comparison, CurveComparison, NamedCurves};
-use crate::show::emit;
+use crate::lab::{
+    self, CURVE_AMONG_RESULTS, Comparison, CurveComparison, LabFile, NamedCurves, NamedResults,
+};
+use crate::show::emit_result;
 use crate::show::table::plain;
 use crate::usage::usage;
 
-/// The files as curves, if the first is one.
-fn curve_files(files: &[PathBuf]) -> anyhow::Result<Option<Vec<NamedCurves>>> {
-    let mut all = Vec::new();
+/// The files as curves or as results, as the first is; the others are none.
+fn read_files(files: &[PathBuf]) -> anyhow::Result<(Vec<NamedCurves>, Vec<NamedResults>)> {
+    let (mut curves, mut results) = (Vec::new(), Vec::new());
     for path in files {
         let name = path.display().to_string();
-        match lab::curve_file(path)? {
-            Some(curves) => all.push((name, curves)),
-            None if all.is_empty() => return Ok(None),
-            None => {
-                let name = plain(&name);
-                return Err(usage(format!(
-                    "{name} holds no curves, and the file before does: compare like with like"
-                )));
+        let refuse = |why| Err(usage(format!("{} {why}", plain(&name))));
+        match lab::read_lab_file(path)? {
+            LabFile::Curves(_) if !results.is_empty() => return refuse(CURVE_AMONG_RESULTS),
+            LabFile::Results(_) if !curves.is_empty() => {
+                return refuse("holds no curves, and the file before does: compare like with like");
             }
+            LabFile::Curves(all) => curves.push((name, all)),
+            LabFile::Results(all) => results.push((name, all)),
         }
     }
-    Ok(Some(all))
+    Ok((curves, results))
 }
 
-fn compare_curves(args: &LabCompareArgs, all: &[NamedCurves]) -> anyhow::Result<ExitCode> {
-    let side = |first| all.iter().skip(first).step_by(2).collect::<Vec<_>>();
-    let comparison = CurveComparison::new(&side(0), &side(1));
-    if comparison.is_empty() {
-        return Err(usage("no curve is in both"));
-    }
-    let text = if args.json {
-        serde_json::to_string(&comparison)? + "\n"
-    } else {
-        comparison.text()
-    };
-    emit(&mut anstream::stdout(), &text)?;
-    Ok(ExitCode::SUCCESS)
+/// The files of a side: its first is the first or the second of all.
+fn files_of_side<T>(all: &[T], first: usize) -> Vec<&T> {
+    all.iter().skip(first).step_by(2).collect()
 }
 
 pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
@@ -49,29 +40,30 @@ pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
             "compare takes as many files of B as of A, in turns: A B A B",
         ));
     }
-    let name = |path: &Path| path.display().to_string();
-    if let Some(all) = curve_files(&args.files)? {
-        return compare_curves(args, &all);
+    let (curves, results) = read_files(&args.files)?;
+    if !curves.is_empty() {
+        let compared = CurveComparison::new(&files_of_side(&curves, 0), &files_of_side(&curves, 1));
+        if compared.is_empty() {
+            return Err(usage("no curve is in both"));
+        }
+        emit_result(args.json, || &compared, || compared.text())?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let read = |path: &PathBuf| Ok((name(path), lab::results(path)?));
-    let all = args.files.iter().map(read);
-    let all = all.collect::<anyhow::Result<Vec<_>>>()?;
-    let side = |first| all.iter().skip(first).step_by(2).collect::<Vec<_>>();
-    let comparison = Comparison::new(&side(0), &side(1));
-    if comparison.is_empty() {
-        let (only_a, only_b) = comparison.apart();
+    let compared = Comparison::new(&files_of_side(&results, 0), &files_of_side(&results, 1));
+    if compared.is_empty() {
+        let (only_a, only_b) = compared.apart();
+        let name = |path: &Path| plain(&path.display().to_string());
         return Err(usage(format!(
             "no experiment is in both: {} has {only_a}, {} has {only_b}",
-            plain(&name(&args.files[0])),
-            plain(&name(&args.files[1]))
+            name(&args.files[0]),
+            name(&args.files[1])
         )));
     }
-    let text = if args.json {
-        lab::comparison_json(&comparison)? + "\n"
-    } else {
-        lab::comparison_text(&comparison)
-    };
-    emit(&mut anstream::stdout(), &text)?;
+    emit_result(
+        args.json,
+        || lab::comparison_object(&compared),
+        || lab::comparison_text(&compared),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -141,9 +133,8 @@ mod tests {
             put("b2", 4020.0),
         ];
         let told = |files: &[PathBuf]| {
-            let all = curve_files(files).expect("read").expect("curves");
-            let side = |first| all.iter().skip(first).step_by(2).collect::<Vec<_>>();
-            CurveComparison::new(&side(0), &side(1)).text()
+            let (all, _) = read_files(files).expect("read");
+            CurveComparison::new(&files_of_side(&all, 0), &files_of_side(&all, 1)).text()
         };
         let claimed = told(&files);
         let line = |told: &str, x: &str| {

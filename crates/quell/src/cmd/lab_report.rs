@@ -9,7 +9,7 @@ use quell_export::lab::{Timeline, Turns};
 use quell_lab::curve::CurveSummary;
 
 use crate::cli::LabReportArgs;
-use crate::lab::{self, Results};
+use crate::lab::{self, LabFile, Results};
 use crate::show::{self, Replace, emit};
 use crate::usage::usage;
 
@@ -21,10 +21,12 @@ pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
         .map(PathBuf::as_path)
         .collect();
     check(args, &outputs)?;
-    if let Some(curves) = lab::curve_file(&args.file)? {
-        return report_curves(args, &curves, outputs.is_empty() && args.hgrm.is_none());
-    }
-    let results = lab::results(&args.file)?;
+    let results = match lab::read_lab_file(&args.file)? {
+        LabFile::Curves(curves) => {
+            return report_curves(args, &curves, outputs.is_empty() && args.hgrm.is_none());
+        }
+        LabFile::Results(results) => results,
+    };
     let from = args.file.display();
     let turns = lab::turns(&results);
     if turns.is_empty() && (args.hlog.is_some() || args.hgrm.is_some()) {

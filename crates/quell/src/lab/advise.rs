@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::{Ran, begin, one, say_interrupted};
 use crate::cli::LabAdviseArgs;
-use crate::show::emit;
+use crate::show::emit_result;
 use crate::show::style::{BOLD, heading};
 use crate::show::units::{count, time};
 use crate::usage::usage;
@@ -71,9 +71,9 @@ struct Advice {
 }
 
 #[derive(Serialize)]
-struct Object {
+struct Object<'a> {
     schema: &'static str,
-    advice: Vec<Advice>,
+    advice: &'a [Advice],
 }
 
 pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
@@ -119,16 +119,11 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
     let mut advice: Vec<Advice> = findings.iter().map(|f| of_rule(f, &ran)).collect();
     advice.retain(|a| a.status == FindingStatus::Hazard || !a.measured.is_empty());
     advice.sort_by(rank);
-    let out = if args.json {
-        let object = Object {
-            schema: "quell/lab-advice/1",
-            advice,
-        };
-        serde_json::to_string(&object)? + "\n"
-    } else {
-        text(&advice)
+    let object = || Object {
+        schema: "quell/lab-advice/1",
+        advice: &advice,
     };
-    emit(&mut anstream::stdout(), &out)?;
+    emit_result(args.json, object, || text(&advice))?;
     Ok(ExitCode::from(u8::from(failed)))
 }
 

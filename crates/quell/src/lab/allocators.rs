@@ -17,7 +17,7 @@ use super::one::within;
 use super::surroundings::{Allocator, Around};
 use super::{Progress, begin, line, say_interrupted};
 use crate::cli::AllocatorsArgs;
-use crate::show::emit;
+use crate::show::emit_result;
 use crate::show::table::Table;
 use crate::usage::usage;
 
@@ -32,9 +32,9 @@ const OWN: &str = if cfg!(target_env = "musl") {
 };
 
 #[derive(Serialize)]
-struct Object {
+struct Object<'a> {
     schema: &'static str,
-    allocators: Vec<Row>,
+    allocators: &'a [Row],
 }
 
 #[derive(Serialize)]
@@ -91,16 +91,11 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let noisy = rows.iter().any(|r| !r.summary.verdict.is_answer());
-    let out = if args.json {
-        let object = Object {
-            schema: "quell/lab-allocators/1",
-            allocators: rows,
-        };
-        serde_json::to_string(&object)? + "\n"
-    } else {
-        text(&rows)
+    let object = || Object {
+        schema: "quell/lab-allocators/1",
+        allocators: &rows,
     };
-    emit(&mut anstream::stdout(), &out)?;
+    emit_result(args.json, object, || text(&rows))?;
     Ok(ExitCode::from(u8::from(noisy || failed)))
 }
 

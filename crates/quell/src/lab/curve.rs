@@ -17,7 +17,7 @@ use super::{Beside, Kept, guard, has_counter, lock, machine, place};
 use crate::cli::{CURVE_WORKER_WORDS, LabRunArgs, VictimMode};
 use crate::clock::monotonic_ns;
 use crate::launch::signals;
-use crate::show::emit;
+use crate::show::emit_result;
 use crate::show::style::{BOLD, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::time;
@@ -68,7 +68,6 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
         memory: quell_host::memory::available().unwrap_or(0),
     };
     let mut kept = Kept::named(args.output.as_deref())?;
-    let mut out = anstream::stdout();
     let mut failed = false;
     for (_, curve) in named {
         let Some(curve) = curve else { continue };
@@ -81,14 +80,9 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
         let (curved, as_before) = one(curve, &options)?;
         failed |= !as_before;
         if let Some(kept) = &mut kept {
-            kept.curve(&curved)?;
+            kept.add_line(&curved)?;
         }
-        let told = if args.json {
-            serde_json::to_string(&curved)? + "\n"
-        } else {
-            text(&curved)
-        };
-        emit(&mut out, &told)?;
+        emit_result(args.json, || &curved, || text(&curved))?;
         if curved.interrupted {
             failed = true;
             break;

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use quell_lab::curve::CurveSummary;
 use quell_lab::summary::ExperimentSummary;
 use serde::Serialize;
 
@@ -39,15 +38,11 @@ impl<'a> Kept<'a> {
         if summary.arms.values().all(|arm| arm.blocks == 0) && summary.interrupted {
             return Ok(());
         }
-        self.line(summary)
+        self.add_line(summary)
     }
 
-    /// Adds a curve.
-    pub(crate) fn curve(&mut self, curve: &CurveSummary) -> anyhow::Result<()> {
-        self.line(curve)
-    }
-
-    fn line(&mut self, result: &impl Serialize) -> anyhow::Result<()> {
+    /// Adds a curve, or any result.
+    pub(crate) fn add_line(&mut self, result: &impl Serialize) -> anyhow::Result<()> {
         self.text += &(serde_json::to_string(result)? + "\n");
         if self.is_node { Ok(()) } else { self.write() }
     }

@@ -28,14 +28,14 @@ pub(crate) use advise::advise;
 pub(crate) use allocators::allocators;
 pub(crate) use beside::shown;
 pub(crate) use compare::{
-    Comparison, CurveComparison, NamedCurves, json as comparison_json, text as comparison_text,
+    Comparison, CurveComparison, NamedCurves, NamedResults, comparison_object, comparison_text,
 };
 pub(crate) use curve::{curves, list as list_curves, text as curve_text};
 pub(crate) use export::{influx, timelines, turns};
 pub(crate) use kept::Kept;
 pub(crate) use live::Live;
 pub(crate) use one::{Ran, one};
-pub(crate) use results::{Results, curve_file, read, results};
+pub(crate) use results::{CURVE_AMONG_RESULTS, LabFile, Results, read_bounded, read_lab_file};
 pub(crate) use seed_jemalloc::{churn_run, seed_jemalloc};
 pub(crate) use seed_madv::{madv_run, seed_madv};
 pub(crate) use text::{line, text};

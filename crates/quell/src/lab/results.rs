@@ -21,71 +21,78 @@ pub(crate) struct Results {
     pub(crate) wall_ns: u64,
 }
 
-/// More is no result: of thirty experiments with all timelines one has some twenty megabytes.
-const MOST: u64 = 1 << 30;
+/// A file of the lab's.
+#[derive(Debug)]
+pub(crate) enum LabFile {
+    Curves(Vec<CurveSummary>),
+    Results(Results),
+}
+
+/// A longer file is none of the lab's: of thirty experiments with all timelines one has some twenty megabytes.
+const MAX_LAB_FILE_BYTES: u64 = 1 << 30;
 
 /// A file's bytes, unless they are more.
-pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        let why = format!("it is larger than {most} bytes");
+    File::open(path)?
+        .take(max_bytes + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        let why = format!("it is larger than {max_bytes} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)
 }
 
-/// Reads a file.
+/// Reads a file, whose first line decides what it is.
 ///
 /// # Errors
 ///
 /// It can't be read, is empty, is cut short, or holds something else: one line that says which.
-pub(crate) fn results(path: &Path) -> anyhow::Result<Results> {
+pub(crate) fn read_lab_file(path: &Path) -> anyhow::Result<LabFile> {
     let name = plain(&path.display().to_string());
-    let cant = |err: &dyn std::fmt::Display| usage(format!("can't read {name}: {err}"));
-    let bytes = read(path, MOST).map_err(|err| cant(&err))?;
+    let bytes = read_bounded(path, MAX_LAB_FILE_BYTES)
+        .map_err(|err| usage(format!("can't read {name}: {err}")))?;
+    let refuse = |why: String| usage(format!("{name} {}", plain(&why)));
+    if let Some(curves) = parse_curves(&bytes).map_err(refuse)? {
+        return Ok(LabFile::Curves(curves));
+    }
     let written = fs::metadata(path).and_then(|m| m.modified());
     let since = written.ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-    let all = parse(&bytes).map_err(|why| usage(format!("{name} {}", plain(&why))))?;
-    Ok(Results {
-        all,
+    Ok(LabFile::Results(Results {
+        all: parse_results(&bytes).map_err(refuse)?,
         wall_ns: since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)),
-    })
+    }))
 }
 
-/// The curves in a file; nothing where its first line is of something else.
-///
-/// # Errors
-///
-/// It holds a curve and then something else.
-pub(crate) fn curve_file(path: &Path) -> anyhow::Result<Option<Vec<CurveSummary>>> {
-    // A file that can't be read is reported when it is read as results.
-    let bytes = read(path, MOST).unwrap_or_default();
-    let values = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
+/// The curves in a file's bytes; none where the first line is of something else. A fault of the file is the end of a sentence that
+/// begins with its name.
+fn parse_curves(bytes: &[u8]) -> Result<Option<Vec<CurveSummary>>, String> {
+    let values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
     let mut all = Vec::new();
-    for (n, value) in (1..).zip(values) {
+    for (n, value) in (1_usize..).zip(values) {
         let is_curve =
             |v: &Value| v.get("schema").and_then(Value::as_str) == Some(curve::CURVE_SCHEMA);
-        let curve = value
-            .ok()
-            .filter(is_curve)
-            .and_then(|v| serde_json::from_value(v).ok());
-        match curve {
+        let value = value.ok().filter(is_curve);
+        match value.and_then(|v| serde_json::from_value(v).ok()) {
             Some(curve) => all.push(curve),
             None if n == 1 => return Ok(None),
             None => {
-                let name = plain(&path.display().to_string());
-                return Err(usage(format!(
-                    "{name} holds something else than curves, or is cut short, at {n}"
-                )));
+                return Err(format!(
+                    "holds something else than curves, or is cut short, at {n}"
+                ));
             }
         }
     }
     Ok((!all.is_empty()).then_some(all))
 }
 
+/// The refusal of a curve among results: the end of a sentence that begins with the file's name.
+pub(crate) const CURVE_AMONG_RESULTS: &str =
+    "holds a curve, where an experiment's result is wanted";
+
 /// The results in a file's bytes, or the fault of the file: the end of a sentence that begins with its name.
-fn parse(bytes: &[u8]) -> Result<Vec<ExperimentSummary>, String> {
+fn parse_results(bytes: &[u8]) -> Result<Vec<ExperimentSummary>, String> {
     let mut all = Vec::new();
     for value in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>() {
         let n = all.len() + 1;
@@ -106,7 +113,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<ExperimentSummary>, String> {
                 ));
             }
             Some(curve::CURVE_SCHEMA) => {
-                return Err("holds a curve, where an experiment's result is wanted".to_owned());
+                return Err(CURVE_AMONG_RESULTS.to_owned());
             }
             Some(other) => return Err(foreign(n, &format!("its schema is {other}"))),
             None => return Err(foreign(n, "there is no schema")),
@@ -136,7 +143,7 @@ mod tests {
     use crate::lab::fixture;
 
     fn said(bytes: &[u8]) -> String {
-        parse(bytes).map_or_else(|why| why, |all| format!("{} results", all.len()))
+        parse_results(bytes).map_or_else(|why| why, |all| format!("{} results", all.len()))
     }
 
     /// Check that results come back as they were written, and that an empty, foreign, newer or cut file is told apart in
@@ -164,7 +171,7 @@ mod tests {
             let two = fixture::lines(&[fixture::dontneed(), fixture::munmap()]);
             let cut = &two.as_bytes()[..cut.min(two.len())];
             for bytes in [bytes.as_slice(), cut] {
-                if let Err(why) = parse(bytes) {
+                if let Err(why) = parse_results(bytes) {
                     prop_assert_eq!(why.lines().count(), 1);
                 }
             }

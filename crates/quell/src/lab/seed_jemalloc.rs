@@ -16,7 +16,7 @@ use super::{Beside, lock, measured, say_interrupted};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
 use crate::launch::signals;
-use crate::show::emit;
+use crate::show::emit_result;
 use crate::show::table::Table;
 use crate::show::units::time;
 use crate::usage::usage;
@@ -59,14 +59,14 @@ const DOCUMENT: Document = Document {
 };
 
 #[derive(Serialize)]
-struct Object {
+struct Object<'a> {
     schema: &'static str,
     document: Document,
     operations: u64,
     /// That were run to their end.
     rounds: u64,
     interrupted: bool,
-    rows: Vec<Row>,
+    rows: &'a [Row],
 }
 
 #[derive(Serialize)]
@@ -119,20 +119,15 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
         rounds = round + 1;
     }
     let rows: Vec<Row> = cases.iter().map(Case::row).collect();
-    let out = if args.json {
-        let object = Object {
-            schema: "quell/lab-jemalloc/1",
-            document: DOCUMENT,
-            operations: 2 * OPERATIONS,
-            rounds,
-            interrupted: rounds < args.rounds,
-            rows,
-        };
-        serde_json::to_string(&object)? + "\n"
-    } else {
-        text(&rows, rounds)
+    let object = || Object {
+        schema: "quell/lab-jemalloc/1",
+        document: DOCUMENT,
+        operations: 2 * OPERATIONS,
+        rounds,
+        interrupted: rounds < args.rounds,
+        rows: &rows,
     };
-    emit(&mut anstream::stdout(), &out)?;
+    emit_result(args.json, object, || text(&rows, rounds))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,10 +10,10 @@ use serde::Serialize;
 use super::{Beside, lock, measured, say_interrupted};
 use crate::cli::SeedMadvArgs;
 use crate::launch::signals;
-use crate::show::emit;
 use crate::show::style::heading;
 use crate::show::table::Table;
 use crate::show::units::{count, time};
+use crate::show::{emit, emit_result};
 use crate::usage::usage;
 
 /// Figures of the document ("How to deter or disarm TLB shootdowns", perf stat and funclatency): flushes asked for,
@@ -62,13 +62,13 @@ const DOCUMENT: [Document; 3] = [
 const LOWEST: u64 = 512;
 
 #[derive(Serialize)]
-struct Object {
+struct Object<'a> {
     schema: &'static str,
     /// The document's figures, of a million calls a thread.
     document: [Document; 3],
     calls: u64,
     interrupted: bool,
-    runs: Vec<Row>,
+    runs: &'a [Row],
 }
 
 #[derive(Serialize)]
@@ -126,19 +126,14 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let out = if args.json {
-        let object = Object {
-            schema: "quell/lab-madv/1",
-            document: DOCUMENT,
-            calls: args.calls,
-            interrupted: rows.len() < 2 * threads.len(),
-            runs: rows,
-        };
-        serde_json::to_string(&object)? + "\n"
-    } else {
-        text(&rows, args.calls)
+    let object = || Object {
+        schema: "quell/lab-madv/1",
+        document: DOCUMENT,
+        calls: args.calls,
+        interrupted: rows.len() < 2 * threads.len(),
+        runs: &rows,
     };
-    emit(&mut anstream::stdout(), &out)?;
+    emit_result(args.json, object, || text(&rows, args.calls))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -17,7 +17,7 @@ use quell_probe::{Interruptions, Scope};
 
 use super::{Beside, has_counter, lock, place, worker};
 use crate::cli::{LabWatchArgs, Target};
-use crate::show::emit;
+use crate::show::emit_result;
 use crate::show::style::heading;
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, time};
@@ -92,12 +92,7 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     drop(spinner);
     let name = |pid| names.get(&pid).cloned().unwrap_or_default();
     let document = watched.to_document(victim_cpu, probe.lost()?, &name);
-    let out = if args.json {
-        serde_json::to_string(&document)? + "\n"
-    } else {
-        text(&document, args.top)
-    };
-    emit(&mut anstream::stdout(), &out)?;
+    emit_result(args.json, || &document, || text(&document, args.top))?;
     Ok(Some(end))
 }
 

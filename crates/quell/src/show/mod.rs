@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use quell_event::text;
+use serde::Serialize;
 
 pub(crate) use replace::Replace;
 
@@ -90,6 +91,24 @@ pub(crate) fn led_to(path: &Path) -> PathBuf {
 /// Any other error of the writer.
 pub(crate) fn emit(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
     emit_more(out, text).map(|_| ())
+}
+
+/// Writes the result of a verb to stdout: as JSON in a line, or as text.
+///
+/// # Errors
+///
+/// Those of [`emit`].
+pub(crate) fn emit_result<T: Serialize>(
+    json: bool,
+    object: impl FnOnce() -> T,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    let out = if json {
+        serde_json::to_string(&object())? + "\n"
+    } else {
+        text()
+    };
+    emit(&mut anstream::stdout(), &out)
 }
 
 /// Writes a part of the text; false if the reader has gone, so that no more need follow.

@@ -8,13 +8,9 @@ use super::{Change, Comparison, Differs, Figure, File, Pair};
 
 const SCHEMA: &str = "quell/lab-compare/1";
 
-/// The object, in one line.
-///
-/// # Errors
-///
-/// None that this has: there is no key that is not text.
-pub(crate) fn json(c: &Comparison<'_>) -> serde_json::Result<String> {
-    serde_json::to_string(&Object {
+/// The object.
+pub(crate) fn comparison_object(c: &Comparison<'_>) -> impl Serialize {
+    Object {
         schema: SCHEMA,
         a: c.a.first().copied(),
         b: c.b.first().copied(),
@@ -23,7 +19,7 @@ pub(crate) fn json(c: &Comparison<'_>) -> serde_json::Result<String> {
         experiments: c.pairs.iter().map(|p| One::new(p, c.pairs.len())).collect(),
         only_a: &c.only_a,
         only_b: &c.only_b,
-    })
+    }
 }
 
 #[derive(Serialize)]

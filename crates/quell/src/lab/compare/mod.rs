@@ -14,8 +14,8 @@ use super::Results;
 use crate::show::table::plain;
 
 pub(crate) use curves::{CurveComparison, NamedCurves};
-pub(crate) use json::json;
-pub(crate) use text::text;
+pub(crate) use json::comparison_object;
+pub(crate) use text::comparison_text;
 
 /// Both sides.
 pub(crate) struct Comparison<'a> {
@@ -83,7 +83,7 @@ impl Figure {
 }
 
 /// The same experiment in the other files of a side.
-fn again<'a>(side: &[&'a Named], first: &ExperimentSummary) -> Vec<&'a ExperimentSummary> {
+fn again<'a>(side: &[&'a NamedResults], first: &ExperimentSummary) -> Vec<&'a ExperimentSummary> {
     let same = |s: &&ExperimentSummary| {
         s.experiment == first.experiment && s.params == first.params && s.victim == first.victim
     };
@@ -92,20 +92,21 @@ fn again<'a>(side: &[&'a Named], first: &ExperimentSummary) -> Vec<&'a Experimen
 }
 
 /// A file: its name and its results.
-pub(crate) type Named = (String, Results);
+pub(crate) type NamedResults = (String, Results);
 
 impl<'a> Comparison<'a> {
     /// Lays the results of one name beside each other; where there are several of a name, those with the same parameters first.
     /// The first file of a side lists the results, the rest are more runs of them.
-    pub(crate) fn new(a: &[&'a Named], b: &[&'a Named]) -> Self {
-        let of = |side: &[&'a Named]| -> Vec<File<'a>> {
+    pub(crate) fn new(a: &[&'a NamedResults], b: &[&'a NamedResults]) -> Self {
+        let of = |side: &[&'a NamedResults]| -> Vec<File<'a>> {
             let file = |(path, results): &&'a Named| File {
                 path,
                 experiments: results.all.len(),
             };
             side.iter().map(file).collect()
         };
-        let first = |side: &[&'a Named]| side.first().map_or(&[][..], |f| f.1.all.as_slice());
+        let first =
+            |side: &[&'a NamedResults]| side.first().map_or(&[][..], |f| f.1.all.as_slice());
         let (first_a, first_b) = (first(a), first(b));
         let mut left: Vec<Option<&ExperimentSummary>> = first_b.iter().map(Some).collect();
         let mut find = |alike: &dyn Fn(&ExperimentSummary) -> bool| {

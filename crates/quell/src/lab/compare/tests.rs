@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use quell_lab::judge::LabVerdict;
 use quell_lab::summary::{ExperimentSummary, IntervalSummary, SettingsSummary};
 
-use super::{Change, Comparison, Pair, json, text};
+use super::{Change, Comparison, Pair, comparison_object, comparison_text};
 use crate::lab::{Results, fixture};
 
 fn results(all: Vec<ExperimentSummary>) -> Results {
@@ -37,7 +37,7 @@ fn text_of_two_files() {
     let (a, b) = sides();
     let (a, b) = (("a.json".to_owned(), a), ("b.json".to_owned(), b));
     let c = Comparison::new(&[&a], &[&b]);
-    insta::assert_snapshot!(strip_str(&text(&c)).to_string());
+    insta::assert_snapshot!(strip_str(&comparison_text(&c)).to_string());
 }
 
 /// Check the object, in full.
@@ -46,7 +46,7 @@ fn json_of_two_files() {
     let (a, b) = sides();
     let (a, b) = (("a.json".to_owned(), a), ("b.json".to_owned(), b));
     let c = Comparison::new(&[&a], &[&b]);
-    let object: serde_json::Value = serde_json::from_str(&json(&c).expect("JSON")).expect("JSON");
+    let object = serde_json::to_value(comparison_object(&c)).expect("JSON");
     let pretty = serde_json::to_string_pretty(&object).expect("JSON");
     insta::assert_snapshot!(pretty);
 }
@@ -119,7 +119,7 @@ fn text_of_runs() {
     let told = |b: &[(String, Results)]| {
         let b: Vec<_> = b.iter().collect();
         let c = Comparison::new(&a.iter().collect::<Vec<_>>(), &b);
-        strip_str(&text(&c)).to_string()
+        strip_str(&comparison_text(&c)).to_string()
     };
     insta::assert_snapshot!(told(&b));
     b[1].1.all[0].machine.kernel = "another".to_owned();

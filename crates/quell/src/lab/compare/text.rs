@@ -11,7 +11,7 @@ use crate::show::table::{Table, plain};
 use crate::show::units::{plural, time};
 
 /// The whole text.
-pub(crate) fn text(c: &Comparison<'_>) -> String {
+pub(crate) fn comparison_text(c: &Comparison<'_>) -> String {
     let mut out = String::new();
     for (side, files) in [("A", &c.a), ("B", &c.b)] {
         for file in files {
