@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use quell_lab::curve::{self, Curve, CurveOptions, CurvePlace, CurveSeries, CurveSummary};
@@ -119,9 +119,8 @@ fn one(curve: &'static Curve, options: &CurveOptions) -> anyhow::Result<(CurveSu
         None
     });
     let progress = super::Progress::new(curve.name, options.budget);
-    let began = Instant::now();
     let goes_on = |rounds| {
-        progress.reached(began.elapsed(), format!("{rounds} rounds"));
+        progress.reached(format!("{rounds} rounds"));
         signals::interrupted().is_none()
     };
     let measured = curve::run_curve(curve, options, &|| again(CURVE_WORKER_WORDS), &goes_on);

@@ -1,6 +1,7 @@
 //! The machine on which an experiment was run.
 
 use std::fs;
+use std::path::Path;
 
 use quell_lab::summary::MachineSummary;
 use quell_lab::tsc;
@@ -21,8 +22,7 @@ pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> MachineSummary {
         cpu: value("model name").unwrap_or_default().to_owned(),
         // not those that this process may run on: it keeps off the victim's
         cpus: info.lines().filter(|l| l.starts_with("processor")).count(),
-        // the CPU's own flag (arch/x86/include/asm/cpufeatures.h: X86_FEATURE_HYPERVISOR)
-        virtual_machine: value("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
+        virtual_machine: quell_host::cpus::is_virtual(Path::new("/")),
         // it was usable before anything was begun
         counter: tsc::tsc_quality().unwrap_or(tsc::TscQuality::Measured),
         victim_cpu,

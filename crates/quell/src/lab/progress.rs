@@ -18,39 +18,33 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(what: &str, budget: Duration) -> Self {
-        let began = Instant::now();
-        if !io::stderr().is_terminal() {
+        let bar = if io::stderr().is_terminal() {
+            let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+            // A template that doesn't parse leaves the default one.
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:20} {wide_msg}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(what.to_owned());
+            bar.tick();
+            Some(bar)
+        } else {
             say!("quell: {what}, at most {} s", budget.as_secs());
-            return Self {
-                bar: None,
-                began,
-                budget: Cell::new(budget),
-            };
-        }
-        let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
-        // A template that doesn't parse leaves the default one.
-        if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:20} {wide_msg}") {
-            bar.set_style(style);
-        }
-        bar.set_prefix(what.to_owned());
-        bar.tick();
+            None
+        };
         Self {
-            bar: Some(bar),
-            began,
+            bar,
+            began: Instant::now(),
             budget: Cell::new(budget),
         }
     }
 
     /// A round is done. No thread moves the bar, to leave the machine to the experiment.
     pub(crate) fn round(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>) {
-        let Some(bar) = &self.bar else { return };
-        let share = self.began.elapsed().as_secs_f64() / self.budget.get().as_secs_f64().max(0.001);
-        bar.set_position((share * 1000.0) as u64);
         let known = judgement.map_or_else(String::new, |j| {
             format!(", {:+.0} ppm so far", j.real.stall_ppm.difference)
         });
         let rounds = rounds.len();
-        bar.set_message(format!("round {rounds} of {look}{known}"));
+        self.reached(format!("round {rounds} of {look}{known}"));
     }
 
     /// It takes longer than was said.
@@ -66,9 +60,9 @@ impl Progress {
     }
 
     /// A curve has come so far.
-    pub(crate) fn reached(&self, elapsed: Duration, message: String) {
+    pub(crate) fn reached(&self, message: String) {
         let Some(bar) = &self.bar else { return };
-        let share = elapsed.as_secs_f64() / self.budget.get().as_secs_f64().max(0.001);
+        let share = self.began.elapsed().as_secs_f64() / self.budget.get().as_secs_f64().max(0.001);
         bar.set_position((share * 1000.0) as u64);
         bar.set_message(message);
     }
