@@ -51,7 +51,7 @@ pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
     }
     let compared = Comparison::new(&files_of_side(&results, 0), &files_of_side(&results, 1));
     if compared.is_empty() {
-        let (only_a, only_b) = compared.apart();
+        let (only_a, only_b) = compared.names_of_one_side();
         let name = |path: &Path| plain(&path.display().to_string());
         return Err(usage(format!(
             "no experiment is in both: {} has {only_a}, {} has {only_b}",

@@ -7,77 +7,72 @@ use quell_lab::curve::{CurveSeries, CurveSummary};
 use quell_stats::{MIN_RUNS, median, runs_apart};
 use serde::Serialize;
 
-use super::pair::machines;
-use super::{Change, Differs};
+use super::pair::{MACHINE_CONDITIONS, differing_of};
+use super::{BothSides, DifferingCondition, EffectChange, RatioedFigures};
 use crate::lab::curve::nanoseconds;
 use crate::show::style::BOLD;
 use crate::show::table::{Table, plain};
 
-const SCHEMA: &str = "quell/lab-compare-curves/1";
+const CURVE_COMPARISON_SCHEMA: &str = "quell/lab-compare-curves/1";
 
 /// A file of curves: its name and its curves.
 pub(crate) type NamedCurves = (String, Vec<CurveSummary>);
 
-/// Both sides.
+/// All curves of both sides.
 #[derive(Debug, Serialize)]
 pub(crate) struct CurveComparison {
     schema: &'static str,
-    a: Vec<String>,
-    b: Vec<String>,
-    curves: Vec<One>,
+    /// The names of the files.
+    #[serde(flatten)]
+    files: BothSides<Vec<String>>,
+    curves: Vec<ComparedCurve>,
 }
 
 #[derive(Debug, Serialize)]
-struct One {
+struct ComparedCurve {
     experiment: String,
     x: String,
-    differs: Vec<Differs>,
-    points: Vec<Beside>,
+    differs: Vec<DifferingCondition>,
+    points: Vec<ComparedPoint>,
 }
 
-/// One point: the middle of each side's medians, ns.
+/// One point.
 #[derive(Debug, Serialize)]
-struct Beside {
+struct ComparedPoint {
     series: String,
     per: String,
     x: u64,
-    a: f64,
-    b: f64,
-    ratio: Option<f64>,
-    change: Change,
+    /// The middle of each side's medians, ns.
+    #[serde(flatten)]
+    medians: RatioedFigures<f64>,
+    change: EffectChange,
+    /// The logarithms of the medians of each side's runs.
     #[serde(skip)]
-    runs: (Vec<f64>, Vec<f64>),
+    logs: BothSides<Vec<f64>>,
 }
 
 impl CurveComparison {
     pub(crate) fn new(a: &[&NamedCurves], b: &[&NamedCurves]) -> Self {
-        let names = |side: &[&NamedCurves]| side.iter().map(|f| f.0.clone()).collect();
-        let mut curves: Vec<One> = Vec::new();
+        let sides = BothSides { a, b };
+        let mut curves: Vec<ComparedCurve> = Vec::new();
         for curve in a.first().iter().flat_map(|f| &f.1) {
-            let of_side = |side: &[&NamedCurves]| -> Vec<CurveSummary> {
-                let same = |c: &&CurveSummary| c.experiment == curve.experiment;
-                side.iter()
-                    .filter_map(|f| f.1.iter().find(same).cloned())
-                    .collect()
-            };
-            let (of_a, of_b) = (of_side(a), of_side(b));
-            if let Some(other) = of_b.first() {
-                curves.push(One::new(curve, other, &of_a, &of_b));
-            }
+            let same = |c: &&CurveSummary| c.experiment == curve.experiment;
+            let runs =
+                sides.map(|side| side.iter().filter_map(|f| f.1.iter().find(same)).collect());
+            curves.extend(ComparedCurve::new(curve, &runs));
         }
-        // all that is asked is asked together
+        // Whatever is asked is asked together.
         let family = curves.iter().map(|c| c.points.len()).sum();
         for point in curves.iter_mut().flat_map(|c| &mut c.points) {
-            point.change = match runs_apart(&point.runs.0, &point.runs.1, family) {
-                Some(Ordering::Greater) => Change::More,
-                Some(_) => Change::Less,
-                None => Change::None,
+            point.change = match runs_apart(&point.logs.a, &point.logs.b, family) {
+                Some(Ordering::Greater) => EffectChange::More,
+                Some(_) => EffectChange::Less,
+                None => EffectChange::None,
             };
         }
         Self {
-            schema: SCHEMA,
-            a: names(a),
-            b: names(b),
+            schema: CURVE_COMPARISON_SCHEMA,
+            files: sides.map(|side| side.iter().map(|f| f.0.clone()).collect()),
             curves,
         }
     }
@@ -89,17 +84,16 @@ impl CurveComparison {
     /// The whole text.
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
-        for (side, paths) in [("A", &self.a), ("B", &self.b)] {
+        for (side, paths) in [("A", &self.files.a), ("B", &self.files.b)] {
             for path in paths {
-                // writing to a String does not fail
+                // Writing to a String does not fail.
                 let _ = writeln!(out, "{BOLD}{side}{BOLD:#}  {}", plain(path));
             }
         }
         for curve in &self.curves {
             let _ = writeln!(out, "\n{BOLD}{}{BOLD:#}", plain(&curve.experiment));
-            for d in &curve.differs {
-                let line = format!("  the {} is not the same: {} and {}", d.what, d.a, d.b);
-                let _ = writeln!(out, "{}", plain(&line));
+            for condition in &curve.differs {
+                let _ = writeln!(out, "{}", condition.line(""));
             }
             let x = format!(">{}", plain(&curve.x));
             let mut table = Table::new(&["", &x, ">A", ">B", ">B/A", ""]);
@@ -107,76 +101,66 @@ impl CurveComparison {
                 table.row(vec![
                     plain(&format!("{} ({})", p.series, p.per)),
                     p.x.to_string(),
-                    nanoseconds(p.a),
-                    nanoseconds(p.b),
-                    p.ratio.map_or_else(String::new, |r| format!("{r:.2}")),
+                    nanoseconds(p.medians.sides.a),
+                    nanoseconds(p.medians.sides.b),
+                    p.medians
+                        .ratio
+                        .map_or_else(String::new, |r| format!("{r:.2}")),
                     match p.change {
-                        Change::More => "more".to_owned(),
-                        Change::Less => "less".to_owned(),
-                        Change::None => String::new(),
+                        EffectChange::More => "more".to_owned(),
+                        EffectChange::Less => "less".to_owned(),
+                        EffectChange::None => String::new(),
                     },
                 ]);
             }
             out.push_str(&table.text());
         }
-        if self.a.len().min(self.b.len()) < MIN_RUNS {
+        if self.files.a.len().min(self.files.b.len()) < MIN_RUNS {
             out.push_str("\nNo change is claimed: that takes two runs of each side (A B A B), for runs differ too.\n");
         }
         out
     }
 }
 
-impl One {
-    fn new(
-        curve: &CurveSummary,
-        other: &CurveSummary,
-        of_a: &[CurveSummary],
-        of_b: &[CurveSummary],
-    ) -> Self {
-        let mut differs = Vec::new();
-        machines(&curve.machine, &other.machine, &mut |what, a, b| {
-            if a != b {
-                let what = what.to_owned();
-                differs.push(Differs { what, a, b });
-            }
+impl ComparedCurve {
+    /// A curve of A's first file beside all runs of it; none where B has none.
+    fn new(curve: &CurveSummary, runs: &BothSides<Vec<&CurveSummary>>) -> Option<Self> {
+        let other = runs.b.first()?;
+        let points = curve.series.iter().flat_map(|series| {
+            let points = series.points.iter();
+            points.filter_map(|p| ComparedPoint::new(series, p.x, runs))
         });
-        let beside = |series: &CurveSeries, x: u64| {
-            let of = |side: &[CurveSummary]| -> Vec<f64> {
-                let one = |c: &CurveSummary| {
-                    let same = c
-                        .series
-                        .iter()
-                        .find(|s| s.name == series.name && s.per == series.per)?;
-                    let p50 = same.points.iter().find(|p| p.x == x)?.p50;
-                    (p50 > 0.0).then_some(p50)
-                };
-                side.iter().filter_map(one).collect()
-            };
-            let (a, b) = (of(of_a), of(of_b));
-            if a.is_empty() || b.is_empty() {
-                return None;
-            }
-            let logs = |side: &[f64]| side.iter().map(|ns| ns.ln()).collect();
-            let runs = (logs(&a), logs(&b));
-            let (a, b) = (median(&a), median(&b));
-            Some(Beside {
-                series: series.name.clone(),
-                per: series.per.clone(),
-                x,
-                a,
-                b,
-                ratio: Some(b / a).filter(|r| r.is_finite()),
-                change: Change::None,
-                runs,
-            })
-        };
-        let points = curve.series.iter();
-        let points = points.flat_map(|s| s.points.iter().filter_map(|p| beside(s, p.x)));
-        Self {
+        Some(Self {
             experiment: curve.experiment.clone(),
             x: curve.x.clone(),
-            differs,
+            differs: differing_of(&MACHINE_CONDITIONS, &curve.machine, &other.machine),
             points: points.collect(),
+        })
+    }
+}
+
+impl ComparedPoint {
+    /// A point of a series, if both sides have it; whether it changed is not known yet.
+    fn new(series: &CurveSeries, x: u64, runs: &BothSides<Vec<&CurveSummary>>) -> Option<Self> {
+        let median_ns = |curve: &&CurveSummary| {
+            let mut all = curve.series.iter();
+            let same = all.find(|s| s.name == series.name && s.per == series.per)?;
+            let p50 = same.points.iter().find(|p| p.x == x)?.p50;
+            (p50 > 0.0).then_some(p50)
+        };
+        let times = runs.map(|side| side.iter().filter_map(median_ns).collect::<Vec<f64>>());
+        if times.a.is_empty() || times.b.is_empty() {
+            return None;
         }
+        let sides = times.map(|side| median(side));
+        let ratio = Some(sides.b / sides.a).filter(|r| r.is_finite());
+        Some(Self {
+            series: series.name.clone(),
+            per: series.per.clone(),
+            x,
+            medians: RatioedFigures { sides, ratio },
+            change: EffectChange::None,
+            logs: times.map(|side| side.iter().map(|ns| ns.ln()).collect()),
+        })
     }
 }

@@ -4,97 +4,75 @@ use quell_lab::judge::LabVerdict;
 use quell_lab::summary::IntervalSummary;
 use serde::Serialize;
 
-use super::{Change, Comparison, Differs, Figure, File, Pair};
+use super::{
+    BothSides, ComparedFile, Comparison, DifferingCondition, EffectChange, ExperimentPair,
+    ExperimentRuns, RatioedFigures,
+};
 
-const SCHEMA: &str = "quell/lab-compare/1";
+const COMPARISON_SCHEMA: &str = "quell/lab-compare/1";
 
 /// The object.
 pub(crate) fn comparison_object(c: &Comparison<'_>) -> impl Serialize {
-    Object {
-        schema: SCHEMA,
-        a: c.a.first().copied(),
-        b: c.b.first().copied(),
-        more_a: c.a.get(1..).unwrap_or_default(),
-        more_b: c.b.get(1..).unwrap_or_default(),
-        experiments: c.pairs.iter().map(|p| One::new(p, c.pairs.len())).collect(),
-        only_a: &c.only_a,
-        only_b: &c.only_b,
+    let of_pair = |pair| PairObject::new(pair, c.pairs.len());
+    ComparisonObject {
+        schema: COMPARISON_SCHEMA,
+        first: c.files.map(|files| files.first().copied()),
+        more_a: c.files.a.get(1..).unwrap_or_default(),
+        more_b: c.files.b.get(1..).unwrap_or_default(),
+        experiments: c.pairs.iter().map(of_pair).collect(),
+        only_a: &c.only.a,
+        only_b: &c.only.b,
     }
 }
 
 #[derive(Serialize)]
-struct Object<'a> {
+struct ComparisonObject<'a> {
     schema: &'static str,
-    a: Option<File<'a>>,
-    b: Option<File<'a>>,
-    more_a: &'a [File<'a>],
-    more_b: &'a [File<'a>],
-    experiments: Vec<One<'a>>,
+    #[serde(flatten)]
+    first: BothSides<Option<ComparedFile<'a>>>,
+    more_a: &'a [ComparedFile<'a>],
+    more_b: &'a [ComparedFile<'a>],
+    experiments: Vec<PairObject<'a>>,
     only_a: &'a [&'a str],
     only_b: &'a [&'a str],
 }
 
 #[derive(Serialize)]
-struct Both<T> {
-    a: T,
-    b: T,
-}
-
-#[derive(Serialize)]
-struct Stall {
-    a: IntervalSummary,
-    b: IntervalSummary,
-    ratio: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct One<'a> {
+struct PairObject<'a> {
     experiment: &'a str,
-    change: Change,
+    change: EffectChange,
     why: &'static str,
     /// Whether the intervals of the first two runs lie apart, which is no claim.
-    within: Change,
-    runs: Both<usize>,
-    differs: Vec<Differs>,
-    /// Among the runs of one side.
-    not_alike: Vec<Differs>,
-    verdict: Both<LabVerdict>,
-    sham_verdict: Both<LabVerdict>,
-    stall_ppm: Stall,
-    stall_ns_per_op: Figure,
-    shootdowns_per_op: Figure,
-    ns_per_event: Figure,
-    turn_p999_ns: Figure,
-    op_p50_ns: Figure,
+    within: EffectChange,
+    runs: BothSides<usize>,
+    differs: Vec<DifferingCondition>,
+    /// The same among the runs of one side.
+    not_alike: Vec<DifferingCondition>,
+    verdict: BothSides<LabVerdict>,
+    sham_verdict: BothSides<LabVerdict>,
+    stall_ppm: RatioedFigures<IntervalSummary>,
+    stall_ns_per_op: RatioedFigures<Option<f64>>,
+    shootdowns_per_op: RatioedFigures<Option<f64>>,
+    ns_per_event: RatioedFigures<Option<f64>>,
+    turn_p999_ns: RatioedFigures<Option<f64>>,
+    op_p50_ns: RatioedFigures<Option<f64>>,
 }
 
-impl<'a> One<'a> {
-    fn new(pair: &Pair<'a>, family: usize) -> Self {
-        let (change, why) = pair.change(family);
+impl<'a> PairObject<'a> {
+    fn new(pair: &ExperimentPair<'a>, family: usize) -> Self {
+        let (change, why) = pair.claimed_change(family);
+        let first = pair.first_runs();
         Self {
-            experiment: &pair.a.experiment,
+            experiment: &first.a.experiment,
             change,
             why,
-            within: pair.within(),
-            runs: Both {
-                a: pair.runs_a().count(),
-                b: pair.runs_b().count(),
-            },
-            differs: pair.differs(),
-            not_alike: pair.not_alike(),
-            verdict: Both {
-                a: pair.a.verdict,
-                b: pair.b.verdict,
-            },
-            sham_verdict: Both {
-                a: pair.a.sham_verdict,
-                b: pair.b.sham_verdict,
-            },
-            stall_ppm: Stall {
-                a: pair.stall(pair.a),
-                b: pair.stall(pair.b),
-                ratio: pair.stall_ratio(),
-            },
+            within: pair.change_of_first_runs(),
+            runs: pair.map(ExperimentRuns::len),
+            differs: pair.differing_conditions(),
+            not_alike: pair.unlike_runs(),
+            verdict: first.map(|s| s.verdict),
+            sham_verdict: first.map(|s| s.sham_verdict),
+            stall_ppm: pair.stall_ppm(),
             stall_ns_per_op: pair.stall_ns_per_op(),
             shootdowns_per_op: pair.shootdowns_per_op(),
             ns_per_event: pair.ns_per_event(),

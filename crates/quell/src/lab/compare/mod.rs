@@ -15,41 +15,57 @@ use crate::show::table::plain;
 
 pub(crate) use curves::{CurveComparison, NamedCurves};
 pub(crate) use json::comparison_object;
+use pair::{ExperimentPair, ExperimentRuns};
 pub(crate) use text::comparison_text;
 
-/// Both sides.
+/// The same of both sides.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct BothSides<T> {
+    a: T,
+    b: T,
+}
+
+impl<T> BothSides<T> {
+    fn map<U>(&self, of: impl Fn(&T) -> U) -> BothSides<U> {
+        BothSides {
+            a: of(&self.a),
+            b: of(&self.b),
+        }
+    }
+}
+
+/// Figures of both sides, and B by A.
+#[derive(Debug, Serialize)]
+struct RatioedFigures<T> {
+    #[serde(flatten)]
+    sides: BothSides<T>,
+    /// None where A has nothing to compare with.
+    ratio: Option<f64>,
+}
+
+/// All results of both sides.
 pub(crate) struct Comparison<'a> {
     /// The files as they were named, and how many results each holds.
-    a: Vec<File<'a>>,
-    b: Vec<File<'a>>,
+    files: BothSides<Vec<ComparedFile<'a>>>,
     /// Each experiment that is on both, in the order of A's first file.
-    pairs: Vec<Pair<'a>>,
-    only_a: Vec<&'a str>,
-    only_b: Vec<&'a str>,
+    pairs: Vec<ExperimentPair<'a>>,
+    /// The experiments that only one side has.
+    only: BothSides<Vec<&'a str>>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct File<'a> {
+struct ComparedFile<'a> {
     path: &'a str,
     experiments: usize,
-}
-
-/// One experiment on both: its first run, and more of the same.
-#[derive(Clone)]
-struct Pair<'a> {
-    a: &'a ExperimentSummary,
-    b: &'a ExperimentSummary,
-    more_a: Vec<&'a ExperimentSummary>,
-    more_b: Vec<&'a ExperimentSummary>,
 }
 
 /// The change of the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Change {
-    /// More stall in B.
+enum EffectChange {
+    /// There is more stall in B.
     More,
-    /// Less.
+    /// There is less.
     Less,
     /// Nothing is claimed.
     None,
@@ -57,38 +73,26 @@ enum Change {
 
 /// A condition that differs, so that a change may have another reason.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Differs {
+struct DifferingCondition {
     what: String,
     a: String,
     b: String,
 }
 
-/// Something that was measured on both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Figure {
-    a: Option<f64>,
-    b: Option<f64>,
-    /// B by A; none where A has nothing to compare with.
-    ratio: Option<f64>,
-}
-
-impl Figure {
-    fn new(a: Option<f64>, b: Option<f64>) -> Self {
-        let ratio = match (a, b) {
-            (Some(a), Some(b)) if a > 0.0 => Some(b / a),
-            _ => None,
-        };
-        Self { a, b, ratio }
+impl DifferingCondition {
+    /// The condition and its two values, if they differ.
+    fn find(what: &str, a: String, b: String) -> Option<Self> {
+        let what = what.to_owned();
+        (a != b).then_some(Self { what, a, b })
     }
-}
 
-/// The same experiment in the other files of a side.
-fn again<'a>(side: &[&'a NamedResults], first: &ExperimentSummary) -> Vec<&'a ExperimentSummary> {
-    let same = |s: &&ExperimentSummary| {
-        s.experiment == first.experiment && s.params == first.params && s.victim == first.victim
-    };
-    let others = side.iter().skip(1);
-    others.filter_map(|f| f.1.all.iter().find(same)).collect()
+    /// A line for people; `among` says between which runs.
+    fn line(&self, among: &str) -> String {
+        plain(&format!(
+            "  the {} is not the same{among}: {} and {}",
+            self.what, self.a, self.b
+        ))
+    }
 }
 
 /// A file: its name and its results.
@@ -98,69 +102,56 @@ impl<'a> Comparison<'a> {
     /// Lays the results of one name beside each other; where there are several of a name, those with the same parameters first.
     /// The first file of a side lists the results, the rest are more runs of them.
     pub(crate) fn new(a: &[&'a NamedResults], b: &[&'a NamedResults]) -> Self {
-        let of = |side: &[&'a NamedResults]| -> Vec<File<'a>> {
-            let file = |(path, results): &&'a Named| File {
-                path,
-                experiments: results.all.len(),
-            };
-            side.iter().map(file).collect()
-        };
-        let first =
-            |side: &[&'a NamedResults]| side.first().map_or(&[][..], |f| f.1.all.as_slice());
-        let (first_a, first_b) = (first(a), first(b));
-        let mut left: Vec<Option<&ExperimentSummary>> = first_b.iter().map(Some).collect();
+        let first = |side: &[&'a NamedResults]| side.first().map_or(&[][..], |f| &f.1.all[..]);
+        let mut left: Vec<Option<&ExperimentSummary>> = first(b).iter().map(Some).collect();
         let mut find = |alike: &dyn Fn(&ExperimentSummary) -> bool| {
             let found = left.iter_mut().find(|s| s.is_some_and(alike));
             found.and_then(Option::take)
         };
         let mut found: Vec<(&ExperimentSummary, Option<&ExperimentSummary>)> = Vec::new();
-        for s in first_a {
-            let same = |o: &ExperimentSummary| {
-                o.experiment == s.experiment && o.params == s.params && o.victim == s.victim
-            };
-            found.push((s, find(&same)));
+        for s in first(a) {
+            found.push((s, find(&|other| is_same_experiment(s, other))));
         }
         for (s, other) in found.iter_mut().filter(|(_, other)| other.is_none()) {
-            *other = find(&|o: &ExperimentSummary| o.experiment == s.experiment);
+            *other = find(&|o| o.experiment == s.experiment);
         }
+        let both = found.iter().filter_map(|(s, other)| {
+            Some(BothSides {
+                a: ExperimentRuns::new(s, a),
+                b: ExperimentRuns::new((*other)?, b),
+            })
+        });
+        let only_a = found.iter().filter(|(_, other)| other.is_none());
+        let only_b = left.iter().flatten();
         Self {
-            pairs: found
-                .iter()
-                .filter_map(|(x, y)| {
-                    let y = (*y)?;
-                    Some(Pair {
-                        a: x,
-                        b: y,
-                        more_a: again(a, x),
-                        more_b: again(b, y),
-                    })
-                })
-                .collect(),
-            only_a: found
-                .iter()
-                .filter(|(_, b)| b.is_none())
-                .map(|(a, _)| a.experiment.as_str())
-                .collect(),
-            only_b: left
-                .iter()
-                .flatten()
-                .map(|s| s.experiment.as_str())
-                .collect(),
-            a: of(a),
-            b: of(b),
+            pairs: both.collect(),
+            only: BothSides {
+                a: only_a.map(|(s, _)| s.experiment.as_str()).collect(),
+                b: only_b.map(|s| s.experiment.as_str()).collect(),
+            },
+            files: BothSides { a, b }.map(|side| {
+                let file = |(path, results): &&'a NamedResults| ComparedFile {
+                    path,
+                    experiments: results.all.len(),
+                };
+                side.iter().map(file).collect()
+            }),
         }
     }
 
-    /// Is there nothing to compare?
+    /// Whether there is nothing to compare.
     pub(crate) fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
     /// The results that only one side has, for each side.
-    pub(crate) fn apart(&self) -> (String, String) {
-        (
-            plain(&self.only_a.join(", ")),
-            plain(&self.only_b.join(", ")),
-        )
+    pub(crate) fn names_of_one_side(&self) -> (String, String) {
+        let names = self.only.map(|names| plain(&names.join(", ")));
+        (names.a, names.b)
     }
+}
+
+/// Whether two results are of the same experiment with the same parameters and the same victim.
+fn is_same_experiment(s: &ExperimentSummary, other: &ExperimentSummary) -> bool {
+    s.experiment == other.experiment && s.params == other.params && s.victim == other.victim
 }

@@ -7,154 +7,183 @@ use quell_lab::judge::LabVerdict;
 use quell_lab::summary::{ExperimentSummary, IntervalSummary, MachineSummary, SettingsSummary};
 use quell_stats::{MIN_RUNS, median, runs_apart};
 
-use super::{Change, Differs, Figure, Pair};
+use super::{
+    BothSides, DifferingCondition, EffectChange, NamedResults, RatioedFigures, is_same_experiment,
+};
 use crate::show::units::time;
 
-impl<'a> Pair<'a> {
-    pub(super) fn runs_a(&self) -> impl Iterator<Item = &'a ExperimentSummary> {
-        std::iter::once(self.a).chain(self.more_a.iter().copied())
+/// The runs of one experiment on one side.
+#[derive(Clone, Debug)]
+pub(super) struct ExperimentRuns<'a> {
+    pub(super) first: &'a ExperimentSummary,
+    pub(super) more: Vec<&'a ExperimentSummary>,
+}
+
+/// One experiment on both sides.
+pub(super) type ExperimentPair<'a> = BothSides<ExperimentRuns<'a>>;
+
+impl<'a> ExperimentRuns<'a> {
+    /// A result of a side's first file, and the same experiment in its other files.
+    pub(super) fn new(first: &'a ExperimentSummary, side: &[&'a NamedResults]) -> Self {
+        let more = side.iter().skip(1).filter_map(|file| {
+            let mut results = file.1.all.iter();
+            results.find(|s| is_same_experiment(first, s))
+        });
+        Self {
+            first,
+            more: more.collect(),
+        }
     }
 
-    pub(super) fn runs_b(&self) -> impl Iterator<Item = &'a ExperimentSummary> {
-        std::iter::once(self.b).chain(self.more_b.iter().copied())
+    pub(super) fn len(&self) -> usize {
+        1 + self.more.len()
     }
 
-    fn runs(&self) -> impl Iterator<Item = &'a ExperimentSummary> {
-        self.runs_a().chain(self.runs_b())
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'a ExperimentSummary> {
+        std::iter::once(self.first).chain(self.more.iter().copied())
+    }
+
+    /// A figure of each run that has it.
+    fn figures(&self, of: impl Fn(&ExperimentSummary) -> Option<f64>) -> Vec<f64> {
+        self.iter().filter_map(of).collect()
+    }
+}
+
+impl<'a> ExperimentPair<'a> {
+    pub(super) fn first_runs(&self) -> BothSides<&'a ExperimentSummary> {
+        self.map(|runs| runs.first)
+    }
+
+    fn all_runs(&self) -> impl Iterator<Item = &'a ExperimentSummary> {
+        self.a.iter().chain(self.b.iter())
     }
 
     /// A change is claimed only where there are runs enough to tell how they scatter, each side is alike, no run says that it
     /// can't tell, and chance would bring as much in one of a hundred comparisons of so many experiments at most.
-    pub(super) fn change(&self, family: usize) -> (Change, &'static str) {
-        if self.runs().any(|s| !s.verdict.is_answer()) {
-            return (Change::None, "a side was too noisy to tell its effect");
+    pub(super) fn claimed_change(&self, family: usize) -> (EffectChange, &'static str) {
+        let none = |why| (EffectChange::None, why);
+        if self.all_runs().any(|s| !s.verdict.is_answer()) {
+            return none("a side was too noisy to tell its effect");
         }
-        if !self.runs().any(|s| s.verdict == LabVerdict::Shown) {
-            return (Change::None, "neither side stalls the victim");
+        if !self.all_runs().any(|s| s.verdict == LabVerdict::Shown) {
+            return none("neither side stalls the victim");
         }
-        if !self.not_alike().is_empty() {
-            return (Change::None, "the runs of one side were not measured alike");
+        if !self.unlike_runs().is_empty() {
+            return none("the runs of one side were not measured alike");
         }
-        let least = (1 + self.more_a.len()).min(1 + self.more_b.len());
-        if least < MIN_RUNS {
-            let why = match self.within() {
-                Change::More => {
+        if self.a.len().min(self.b.len()) < MIN_RUNS {
+            return none(match self.change_of_first_runs() {
+                EffectChange::More => {
                     "these two runs differ, more in B; whether as much as runs of one side do, two of each would say"
                 }
-                Change::Less => {
+                EffectChange::Less => {
                     "these two runs differ, less in B; whether as much as runs of one side do, two of each would say"
                 }
-                Change::None => "the intervals of the two runs overlap",
-            };
-            return (Change::None, why);
+                EffectChange::None => "the intervals of the two runs overlap",
+            });
         }
-        let (a, b) = self.measure();
-        match runs_apart(&a, &b, family) {
-            Some(Ordering::Greater) => (Change::More, "by more than runs of one side differ"),
-            Some(_) => (Change::Less, "by more than runs of one side differ"),
-            None => (Change::None, "runs of one side differ as much"),
+        let costs = self.compared_costs();
+        match runs_apart(&costs.a, &costs.b, family) {
+            Some(Ordering::Greater) => (EffectChange::More, "by more than runs of one side differ"),
+            Some(_) => (EffectChange::Less, "by more than runs of one side differ"),
+            None => none("runs of one side differ as much"),
         }
     }
 
     /// The figures that a claim rests on: the logarithm of the cost of an operation, where each run has such a cost; else ppm.
-    fn measure(&self) -> (Vec<f64>, Vec<f64>) {
-        let costs = |s: &ExperimentSummary| s.stall_ns_per_op().filter(|ns| *ns > 0.0);
-        if self.runs().all(|s| costs(s).is_some()) {
-            let log = |s: &ExperimentSummary| costs(s).map(f64::ln);
-            return (
-                self.runs_a().filter_map(log).collect(),
-                self.runs_b().filter_map(log).collect(),
-            );
+    fn compared_costs(&self) -> BothSides<Vec<f64>> {
+        let cost = |s: &ExperimentSummary| s.stall_ns_per_op().filter(|ns| *ns > 0.0);
+        if self.all_runs().all(|s| cost(s).is_some()) {
+            return self.map(|runs| runs.figures(|s| cost(s).map(f64::ln)));
         }
-        let ppm = |s: &ExperimentSummary| s.effect.stall_ppm.difference;
-        (
-            self.runs_a().map(ppm).collect(),
-            self.runs_b().map(ppm).collect(),
-        )
+        self.map(|runs| runs.figures(|s| Some(s.effect.stall_ppm.difference)))
     }
 
     /// Whether the intervals of the first two runs lie apart. They hold the scatter within a run, and no more: two runs
     /// of the same thing may lie apart too.
-    pub(super) fn within(&self) -> Change {
-        let (a, b) = (self.stall(self.a), self.stall(self.b));
+    pub(super) fn change_of_first_runs(&self) -> EffectChange {
+        let BothSides { a, b } = self.stall_ppm().sides;
         let below = |x: IntervalSummary, y: IntervalSummary| matches!((x.ci95.1, y.ci95.0), (Some(high), Some(low)) if high < low);
         match () {
-            () if self.runs().any(|s| !s.verdict.is_answer()) => Change::None,
-            () if below(a, b) => Change::More,
-            () if below(b, a) => Change::Less,
-            () => Change::None,
+            () if self.all_runs().any(|s| !s.verdict.is_answer()) => EffectChange::None,
+            () if below(a, b) => EffectChange::More,
+            () if below(b, a) => EffectChange::Less,
+            () => EffectChange::None,
         }
     }
 
-    pub(super) fn stall(&self, s: &ExperimentSummary) -> IntervalSummary {
-        s.effect.stall_ppm
-    }
-
-    /// The ratio of the effects, only where A has one: a ratio to a figure that may be zero says nothing.
-    pub(super) fn stall_ratio(&self) -> Option<f64> {
-        let (a, b) = (self.stall(self.a), self.stall(self.b));
-        let has_effect = a.ci95.0.is_some_and(|low| low > 0.0);
-        has_effect.then(|| b.difference / a.difference)
+    /// The effects of the first runs. There is a ratio only where A has an effect: one to a figure that may be zero says nothing.
+    pub(super) fn stall_ppm(&self) -> RatioedFigures<IntervalSummary> {
+        let sides = self.map(|runs| runs.first.effect.stall_ppm);
+        let has_effect = sides.a.ci95.0.is_some_and(|low| low > 0.0);
+        let ratio = has_effect.then(|| sides.b.difference / sides.a.difference);
+        RatioedFigures { sides, ratio }
     }
 
     /// The middle of each side's runs.
-    fn figure(&self, of: impl Fn(&ExperimentSummary) -> Option<f64>) -> Figure {
-        let middle = |all: Vec<f64>| (!all.is_empty()).then(|| median(&all));
-        Figure::new(
-            middle(self.runs_a().filter_map(&of).collect()),
-            middle(self.runs_b().filter_map(&of).collect()),
-        )
+    fn median_figures(
+        &self,
+        of: impl Fn(&ExperimentSummary) -> Option<f64>,
+    ) -> RatioedFigures<Option<f64>> {
+        let sides = self.map(|runs| {
+            let all = runs.figures(&of);
+            (!all.is_empty()).then(|| median(&all))
+        });
+        let ratio = match (sides.a, sides.b) {
+            (Some(a), Some(b)) if a > 0.0 => Some(b / a),
+            _ => None,
+        };
+        RatioedFigures { sides, ratio }
     }
 
-    pub(super) fn stall_ns_per_op(&self) -> Figure {
-        self.figure(ExperimentSummary::stall_ns_per_op)
+    pub(super) fn stall_ns_per_op(&self) -> RatioedFigures<Option<f64>> {
+        self.median_figures(ExperimentSummary::stall_ns_per_op)
     }
 
-    pub(super) fn shootdowns_per_op(&self) -> Figure {
-        self.figure(|s| s.shootdowns_per_op)
+    pub(super) fn shootdowns_per_op(&self) -> RatioedFigures<Option<f64>> {
+        self.median_figures(|s| s.shootdowns_per_op)
     }
 
-    pub(super) fn ns_per_event(&self) -> Figure {
-        self.figure(|s| s.effect.ns_per_event)
+    pub(super) fn ns_per_event(&self) -> RatioedFigures<Option<f64>> {
+        self.median_figures(|s| s.effect.ns_per_event)
     }
 
-    pub(super) fn turn_p999_ns(&self) -> Figure {
+    pub(super) fn turn_p999_ns(&self) -> RatioedFigures<Option<f64>> {
         let real = Arm::Real.name();
-        self.figure(|s| Some(*s.arms.get(real)?.turn_ns.get("p999")? as f64))
+        self.median_figures(|s| Some(*s.arms.get(real)?.turn_ns.get("p999")? as f64))
     }
 
-    pub(super) fn op_p50_ns(&self) -> Figure {
+    pub(super) fn op_p50_ns(&self) -> RatioedFigures<Option<f64>> {
         let real = Arm::Real.name();
-        self.figure(|s| Some(s.arms.get(real)?.op_ns?.0 as f64))
+        self.median_figures(|s| Some(s.arms.get(real)?.op_ns?.0 as f64))
     }
 
-    /// Machine, kernel, places, parameters, settings: whatever is not alike on the two sides.
-    pub(super) fn differs(&self) -> Vec<Differs> {
-        differs(self.a, self.b)
+    /// Machine, kernel, places, parameters, settings: whatever is not alike in the first runs of the two sides.
+    pub(super) fn differing_conditions(&self) -> Vec<DifferingCondition> {
+        differing_conditions(self.a.first, self.b.first)
     }
 
     /// The same among the runs of one side.
-    pub(super) fn not_alike(&self) -> Vec<Differs> {
-        let of_a = self.more_a.iter().flat_map(|s| differs(self.a, s));
-        let of_b = self.more_b.iter().flat_map(|s| differs(self.b, s));
-        of_a.chain(of_b).collect()
+    pub(super) fn unlike_runs(&self) -> Vec<DifferingCondition> {
+        let sides = [&self.a, &self.b].into_iter();
+        let others = sides.flat_map(|runs| runs.more.iter().map(|s| (runs.first, *s)));
+        others
+            .flat_map(|(first, other)| differing_conditions(first, other))
+            .collect()
     }
 }
 
-fn differs(one: &ExperimentSummary, other: &ExperimentSummary) -> Vec<Differs> {
-    let mut all = Vec::new();
-    let mut told = |what: &str, a: String, b: String| {
-        if a != b {
-            let what = what.to_owned();
-            all.push(Differs { what, a, b });
-        }
-    };
-    machines(&one.machine, &other.machine, &mut told);
+fn differing_conditions(
+    one: &ExperimentSummary,
+    other: &ExperimentSummary,
+) -> Vec<DifferingCondition> {
+    let mut all = differing_of(&MACHINE_CONDITIONS, &one.machine, &other.machine);
     let mode = |s: &ExperimentSummary| format!("{:?}", s.victim).to_lowercase();
-    told("victim", mode(one), mode(other));
-    // older files don't say how they were measured
+    all.extend(DifferingCondition::find("victim", mode(one), mode(other)));
+    // Older files don't say how they were measured.
     if let (Some(a), Some(b)) = (&one.settings, &other.settings) {
-        settings(a, b, &mut told);
+        all.extend(differing_of(&SETTING_CONDITIONS, a, b));
+        all.extend(differing_gap_limit(a.gap_limit_ns, b.gap_limit_ns));
     }
     let value = |s: &ExperimentSummary, name: &str| {
         let found = s.params.iter().find(|(n, _)| *n == name);
@@ -167,48 +196,53 @@ fn differs(one: &ExperimentSummary, other: &ExperimentSummary) -> Vec<Differs> {
     names.sort_unstable();
     names.dedup();
     for name in names {
-        told(name, value(one, name), value(other, name));
+        let (a, b) = (value(one, name), value(other, name));
+        all.extend(DifferingCondition::find(name, a, b));
     }
     all
 }
 
-/// The differences between the machines of both.
-pub(super) fn machines(
-    a: &MachineSummary,
-    b: &MachineSummary,
-    told: &mut impl FnMut(&str, String, String),
-) {
-    told("kernel", a.kernel.clone(), b.kernel.clone());
-    told("CPU", a.cpu.clone(), b.cpu.clone());
-    told("number of CPUs", a.cpus.to_string(), b.cpus.to_string());
-    let vm = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-    let (vm_a, vm_b) = (vm(a.virtual_machine), vm(b.virtual_machine));
-    told("virtual machine", vm_a, vm_b);
-    let cpu = |n: u32| n.to_string();
-    told("victim's CPU", cpu(a.victim_cpu), cpu(b.victim_cpu));
-    told("culprit's CPU", cpu(a.culprit_cpu), cpu(b.culprit_cpu));
+/// A condition of a measurement: its name, and its value in words.
+type Condition<T> = (&'static str, fn(&T) -> String);
+
+/// The conditions of a machine.
+pub(super) const MACHINE_CONDITIONS: [Condition<MachineSummary>; 6] = [
+    ("kernel", |m| m.kernel.clone()),
+    ("CPU", |m| m.cpu.clone()),
+    ("number of CPUs", |m| m.cpus.to_string()),
+    ("virtual machine", |m| {
+        if m.virtual_machine { "yes" } else { "no" }.to_owned()
+    }),
+    ("victim's CPU", |m| m.victim_cpu.to_string()),
+    ("culprit's CPU", |m| m.culprit_cpu.to_string()),
+];
+
+/// The settings but for the seed, which is another one in every run and only orders the arms, and for the limit of a gap.
+const SETTING_CONDITIONS: [Condition<SettingsSummary>; 5] = [
+    ("version of quell", |s| s.quell.clone()),
+    ("block", |s| time(s.block_ns)),
+    ("pace", |s| time(s.pace_ns)),
+    ("budget", |s| time(s.budget_ns)),
+    ("most rounds", |s| match s.rounds {
+        0 => "any".to_owned(),
+        n => n.to_string(),
+    }),
+];
+
+/// Those of the conditions that differ.
+pub(super) fn differing_of<T>(
+    conditions: &[Condition<T>],
+    a: &T,
+    b: &T,
+) -> Vec<DifferingCondition> {
+    let found = conditions.iter();
+    found
+        .filter_map(|(what, value)| DifferingCondition::find(what, value(a), value(b)))
+        .collect()
 }
 
-/// All but the seed, which is another one in every run and only orders the arms.
-fn settings(a: &SettingsSummary, b: &SettingsSummary, told: &mut impl FnMut(&str, String, String)) {
-    told("version of quell", a.quell.clone(), b.quell.clone());
-    told("block", time(a.block_ns), time(b.block_ns));
-    told("pace", time(a.pace_ns), time(b.pace_ns));
-    told("budget", time(a.budget_ns), time(b.budget_ns));
-    let most = |n: usize| {
-        if n == 0 {
-            "any".to_owned()
-        } else {
-            n.to_string()
-        }
-    };
-    told("most rounds", most(a.rounds), most(b.rounds));
-    // calibrated in every run: it wanders a little
-    let (least, most) = (
-        a.gap_limit_ns.min(b.gap_limit_ns),
-        a.gap_limit_ns.max(b.gap_limit_ns),
-    );
-    if most - least > most / 5 {
-        told("limit of a gap", time(a.gap_limit_ns), time(b.gap_limit_ns));
-    }
+/// The limit of a gap is calibrated in every run, and wanders a little.
+fn differing_gap_limit(a: u64, b: u64) -> Option<DifferingCondition> {
+    let is_apart = a.abs_diff(b) > a.max(b) / 5;
+    DifferingCondition::find("limit of a gap", time(a), time(b)).filter(|_| is_apart)
 }

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use quell_lab::judge::LabVerdict;
 use quell_lab::summary::{ExperimentSummary, IntervalSummary, SettingsSummary};
 
-use super::{Change, Comparison, Pair, comparison_object, comparison_text};
+use super::{
+    BothSides, Comparison, EffectChange, ExperimentPair, ExperimentRuns, comparison_object,
+    comparison_text,
+};
 use crate::lab::{Results, fixture};
 
 fn results(all: Vec<ExperimentSummary>) -> Results {
@@ -66,13 +69,17 @@ fn params_are_laid_side_by_side() {
     let (a, b) = ((String::new(), a), (String::new(), b));
     let c = Comparison::new(&[&a], &[&b]);
     let pages = |s: &ExperimentSummary| s.params.get("pages");
-    let pairs: Vec<_> = c.pairs.iter().map(|p| (pages(p.a), pages(p.b))).collect();
+    let pairs: Vec<_> = c
+        .pairs
+        .iter()
+        .map(|p| (pages(p.a.first), pages(p.b.first)))
+        .collect();
     assert_eq!(pairs, [(1, 4), (33, 33)]);
     assert_eq!(
-        (c.only_a.as_slice(), c.only_b.len()),
+        (c.only.a.as_slice(), c.only.b.len()),
         (&["dontneed"][..], 0)
     );
-    let differs = c.pairs[0].differs();
+    let differs = c.pairs[0].differing_conditions();
     assert_eq!(differs.len(), 1);
     assert_eq!(
         (
@@ -82,7 +89,7 @@ fn params_are_laid_side_by_side() {
         ),
         ("pages", "1", "4")
     );
-    assert!(c.pairs[1].differs().is_empty());
+    assert!(c.pairs[1].differing_conditions().is_empty());
 }
 
 /// Runs of one experiment whose operations cost so many ns.
@@ -95,21 +102,33 @@ fn runs(costs: &[f64]) -> Vec<(String, Results)> {
     costs.iter().map(run).collect()
 }
 
-fn claimed(a: &[f64], b: &[f64]) -> Change {
+fn claimed(a: &[f64], b: &[f64]) -> EffectChange {
     let (a, b) = (runs(a), runs(b));
     let c = Comparison::new(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>());
-    c.pairs[0].change(c.pairs.len()).0
+    c.pairs[0].claimed_change(c.pairs.len()).0
 }
 
 /// Check that a change is claimed only with two runs of each side, when the sides lie further apart than their runs.
 #[test]
 fn claims_take_runs_of_their_own() {
-    assert_eq!(claimed(&[2400.0], &[1200.0]), Change::None);
-    assert_eq!(claimed(&[2400.0, 2410.0], &[1200.0]), Change::None);
-    assert_eq!(claimed(&[2400.0, 2410.0], &[1200.0, 1210.0]), Change::Less);
-    assert_eq!(claimed(&[1200.0, 1210.0], &[2400.0, 2410.0]), Change::More);
-    assert_eq!(claimed(&[1200.0, 2600.0], &[2400.0, 2410.0]), Change::None);
-    assert_eq!(claimed(&[1200.0, 1900.0], &[2400.0, 2410.0]), Change::None);
+    assert_eq!(claimed(&[2400.0], &[1200.0]), EffectChange::None);
+    assert_eq!(claimed(&[2400.0, 2410.0], &[1200.0]), EffectChange::None);
+    assert_eq!(
+        claimed(&[2400.0, 2410.0], &[1200.0, 1210.0]),
+        EffectChange::Less
+    );
+    assert_eq!(
+        claimed(&[1200.0, 1210.0], &[2400.0, 2410.0]),
+        EffectChange::More
+    );
+    assert_eq!(
+        claimed(&[1200.0, 2600.0], &[2400.0, 2410.0]),
+        EffectChange::None
+    );
+    assert_eq!(
+        claimed(&[1200.0, 1900.0], &[2400.0, 2410.0]),
+        EffectChange::None
+    );
 }
 
 /// Check the text of two runs of each side, and that runs of one side that were not measured alike claim nothing.
@@ -147,7 +166,11 @@ fn settings_are_compared() {
         s
     };
     let differs = |a: &ExperimentSummary, b: &ExperimentSummary| -> Vec<String> {
-        pair(a, b).differs().into_iter().map(|d| d.what).collect()
+        pair(a, b)
+            .differing_conditions()
+            .into_iter()
+            .map(|d| d.what)
+            .collect()
     };
     let none: [&str; 0] = [];
     assert_eq!(differs(&with(10_000, 240), &with(10_000, 260)), none);
@@ -158,13 +181,8 @@ fn settings_are_compared() {
     assert_eq!(differs(&fixture::dontneed(), &with(0, 500)), none);
 }
 
-fn pair<'a>(a: &'a ExperimentSummary, b: &'a ExperimentSummary) -> Pair<'a> {
-    Pair {
-        a,
-        b,
-        more_a: Vec::new(),
-        more_b: Vec::new(),
-    }
+fn pair<'a>(a: &'a ExperimentSummary, b: &'a ExperimentSummary) -> ExperimentPair<'a> {
+    BothSides { a, b }.map(|s| ExperimentRuns::new(s, &[]))
 }
 
 proptest! {
@@ -186,22 +204,22 @@ proptest! {
         if noisy {
             a.verdict = LabVerdict::TooNoisy;
         }
-        let told = pair(&a, &b).within();
-        let turned = pair(&b, &a).within();
+        let told = pair(&a, &b).change_of_first_runs();
+        let turned = pair(&b, &a).change_of_first_runs();
         let opposite = match told {
-            Change::More => Change::Less,
-            Change::Less => Change::More,
-            Change::None => Change::None,
+            EffectChange::More => EffectChange::Less,
+            EffectChange::Less => EffectChange::More,
+            EffectChange::None => EffectChange::None,
         };
         prop_assert_eq!(turned, opposite);
         let ends = |s: &ExperimentSummary| s.effect.stall_ppm.ci95;
         let apart = match (ends(&a), ends(&b)) {
-            ((_, Some(high)), (Some(low), _)) if high < low => Change::More,
-            ((Some(low), _), (_, Some(high))) if high < low => Change::Less,
-            _ => Change::None,
+            ((_, Some(high)), (Some(low), _)) if high < low => EffectChange::More,
+            ((Some(low), _), (_, Some(high))) if high < low => EffectChange::Less,
+            _ => EffectChange::None,
         };
-        prop_assert_eq!(told, if noisy { Change::None } else { apart });
-        prop_assert_eq!(pair(&a, &a).within(), Change::None);
-        prop_assert_eq!(pair(&a, &b).change(1).0, Change::None);
+        prop_assert_eq!(told, if noisy { EffectChange::None } else { apart });
+        prop_assert_eq!(pair(&a, &a).change_of_first_runs(), EffectChange::None);
+        prop_assert_eq!(pair(&a, &b).claimed_change(1).0, EffectChange::None);
     }
 }

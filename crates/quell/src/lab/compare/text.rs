@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use quell_lab::judge::LabVerdict;
 use quell_lab::summary::{ExperimentSummary, IntervalSummary};
 
-use super::{Change, Comparison, Figure, Pair};
+use super::{BothSides, Comparison, EffectChange, ExperimentPair, RatioedFigures};
 use crate::lab::text::{per_op, signed, word};
 use crate::show::style::BOLD;
 use crate::show::table::{Table, plain};
@@ -13,17 +14,17 @@ use crate::show::units::{plural, time};
 /// The whole text.
 pub(crate) fn comparison_text(c: &Comparison<'_>) -> String {
     let mut out = String::new();
-    for (side, files) in [("A", &c.a), ("B", &c.b)] {
+    for (side, files) in [("A", &c.files.a), ("B", &c.files.b)] {
         for file in files {
             let n = plural(file.experiments as u64, "experiment");
-            // writing to a String does not fail
+            // Writing to a String does not fail.
             let _ = writeln!(out, "{BOLD}{side}{BOLD:#}  {}: {n}", plain(file.path));
         }
     }
     for pair in &c.pairs {
-        one(&mut out, pair, c.pairs.len());
+        write_pair(&mut out, pair, c.pairs.len());
     }
-    for (side, names) in [("A", &c.only_a), ("B", &c.only_b)] {
+    for (side, names) in [("A", &c.only.a), ("B", &c.only.b)] {
         if !names.is_empty() {
             let _ = writeln!(out, "\nonly in {side}: {}", plain(&names.join(", ")));
         }
@@ -31,123 +32,83 @@ pub(crate) fn comparison_text(c: &Comparison<'_>) -> String {
     out
 }
 
-/// Whether a side has several.
-fn has_more_runs(pair: &Pair<'_>) -> bool {
-    !pair.more_a.is_empty() || !pair.more_b.is_empty()
-}
-
-fn one(out: &mut String, pair: &Pair<'_>, family: usize) {
-    let (change, why) = pair.change(family);
+fn write_pair(out: &mut String, pair: &ExperimentPair<'_>, family: usize) {
+    let (change, why) = pair.claimed_change(family);
     let said = match change {
-        Change::More => "more stall in B",
-        Change::Less => "less stall in B",
-        Change::None => "no change is claimed",
+        EffectChange::More => "more stall in B",
+        EffectChange::Less => "less stall in B",
+        EffectChange::None => "no change is claimed",
     };
-    let name = plain(&pair.a.experiment);
+    let name = plain(&pair.a.first.experiment);
     let _ = writeln!(out, "\n{BOLD}{name}{BOLD:#}: {said}: {why}");
-    for d in pair.differs() {
-        let line = format!("  the {} is not the same: {} and {}", d.what, d.a, d.b);
-        let _ = writeln!(out, "{}", plain(&line));
+    for condition in pair.differing_conditions() {
+        let _ = writeln!(out, "{}", condition.line(""));
     }
-    for d in pair.not_alike() {
-        let line = format!(
-            "  the {} is not the same in the runs of one side: {} and {}",
-            d.what, d.a, d.b
-        );
-        let _ = writeln!(out, "{}", plain(&line));
+    for condition in pair.unlike_runs() {
+        let _ = writeln!(out, "{}", condition.line(" in the runs of one side"));
     }
     let mut table = Table::new(&["", ">A", ">B", ">B/A"]);
-    let mut row = |what: &str, a: String, b: String, ratio: Option<f64>| {
-        table.row(vec![
-            what.to_owned(),
-            a,
-            b,
-            ratio.map_or_else(String::new, times),
-        ]);
+    let mut row = |what: &str, sides: BothSides<String>, ratio: Option<f64>| {
+        let ratio = ratio.map_or_else(String::new, format_ratio);
+        table.row(vec![what.to_owned(), sides.a, sides.b, ratio]);
     };
-    let (a, b) = (pair.a, pair.b);
-    let words = |all: Vec<&'static str>| {
-        let mut all = all;
-        all.dedup();
-        all.join(", ")
+    let words = |of: fn(&ExperimentSummary) -> LabVerdict| {
+        pair.map(|runs| {
+            let mut all: Vec<_> = runs.iter().map(|s| word(of(s))).collect();
+            all.dedup();
+            all.join(", ")
+        })
     };
-    let verdict = |s: &ExperimentSummary| word(s.verdict);
-    row(
-        "verdict",
-        words(pair.runs_a().map(verdict).collect()),
-        words(pair.runs_b().map(verdict).collect()),
-        None,
-    );
-    let sham = |s: &ExperimentSummary| word(s.sham_verdict);
-    row(
-        "control",
-        words(pair.runs_a().map(sham).collect()),
-        words(pair.runs_b().map(sham).collect()),
-        None,
-    );
+    row("verdict", words(|s| s.verdict), None);
+    row("control", words(|s| s.sham_verdict), None);
+    let cell = |n: Option<f64>, format: FigureFormat| n.map_or_else(|| "-".to_owned(), format);
     let cost = pair.stall_ns_per_op();
-    let side = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), ns);
-    row(
-        "stall for one operation",
-        side(cost.a),
-        side(cost.b),
-        cost.ratio,
-    );
-    let each = |all: Vec<Option<f64>>| all.into_iter().map(side).collect::<Vec<_>>().join(", ");
-    if has_more_runs(pair) {
-        row(
-            "  each run",
-            each(
-                pair.runs_a()
-                    .map(ExperimentSummary::stall_ns_per_op)
-                    .collect(),
-            ),
-            each(
-                pair.runs_b()
-                    .map(ExperimentSummary::stall_ns_per_op)
-                    .collect(),
-            ),
-            None,
-        );
+    let sides = cost.sides.map(|n| cell(*n, format_ns));
+    row("stall for one operation", sides, cost.ratio);
+    let has_more_runs = pair.a.len() > 1 || pair.b.len() > 1;
+    if has_more_runs {
+        let each = pair.map(|runs| {
+            let costs = runs.iter().map(ExperimentSummary::stall_ns_per_op);
+            let cells: Vec<_> = costs.map(|n| cell(n, format_ns)).collect();
+            cells.join(", ")
+        });
+        row("  each run", each, None);
     }
-    let (stall_a, stall_b) = (pair.stall(a), pair.stall(b));
+    let stall = pair.stall_ppm();
     row(
-        if has_more_runs(pair) {
+        if has_more_runs {
             "stall of the first runs, ppm"
         } else {
             "stall, ppm"
         },
-        signed(stall_a.difference),
-        signed(stall_b.difference),
-        pair.stall_ratio(),
+        stall.sides.map(|ppm| signed(ppm.difference)),
+        stall.ratio,
     );
     row(
         "  95 % within a run",
-        interval(&stall_a),
-        interval(&stall_b),
+        stall.sides.map(format_interval),
         None,
     );
-    let figures: [(&str, Figure, Told); 4] = [
+    let figures: [(&str, RatioedFigures<Option<f64>>, FigureFormat); 4] = [
         ("shootdowns/op", pair.shootdowns_per_op(), per_op),
-        ("each event costs", pair.ns_per_event(), ns),
-        ("turn p99.9, real", pair.turn_p999_ns(), ns),
-        ("op p50, real", pair.op_p50_ns(), ns),
+        ("each event costs", pair.ns_per_event(), format_ns),
+        ("turn p99.9, real", pair.turn_p999_ns(), format_ns),
+        ("op p50, real", pair.op_p50_ns(), format_ns),
     ];
-    for (what, figure, told) in figures {
-        let side = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), told);
-        row(what, side(figure.a), side(figure.b), figure.ratio);
+    for (what, figures, format) in figures {
+        let sides = figures.sides.map(|n| cell(*n, format));
+        row(what, sides, figures.ratio);
     }
     out.push_str(&table.text());
 }
 
-/// A format of a figure.
-type Told = fn(f64) -> String;
+type FigureFormat = fn(f64) -> String;
 
-fn ns(n: f64) -> String {
+fn format_ns(n: f64) -> String {
     time(n.round() as u64)
 }
 
-fn times(ratio: f64) -> String {
+fn format_ratio(ratio: f64) -> String {
     match ratio {
         r if r.abs() >= 100.0 => format!("{r:.0}"),
         r if r.abs() >= 10.0 => format!("{r:.1}"),
@@ -155,7 +116,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-fn interval(i: &IntervalSummary) -> String {
+fn format_interval(i: &IntervalSummary) -> String {
     let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), signed);
     format!("{} to {}", end(i.ci95.0), end(i.ci95.1))
 }
