@@ -13,28 +13,28 @@ use quell_lab::{system, worker};
 
 use crate::cli::{LabArgs, LabRunArgs, LabVerb, VictimMode};
 use crate::cmd::{lab_compare, lab_report, usage};
-use crate::lab::{self, Ran};
+use crate::lab::{self, ExperimentEnd};
 use crate::launch::signals;
 use crate::show::emit;
 use crate::show::table::Table;
 
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
-        LabVerb::List => return list(),
-        LabVerb::Run(args) => return experiments(args),
-        LabVerb::Watch(args) => return lab::watch(args),
-        LabVerb::Advise(args) => return lab::advise(args),
-        LabVerb::SeedMadv(args) => return lab::seed_madv(args),
-        LabVerb::SeedJemalloc(args) => return lab::seed_jemalloc(args),
-        LabVerb::Allocators(args) => return lab::allocators(args),
+        LabVerb::List => return list_experiments(),
+        LabVerb::Run(args) => return run_experiments(args),
+        LabVerb::Watch(args) => return lab::watch_cpu(args),
+        LabVerb::Advise(args) => return lab::run_advise(args),
+        LabVerb::SeedMadv(args) => return lab::run_seed_madv(args),
+        LabVerb::SeedJemalloc(args) => return lab::run_seed_jemalloc(args),
+        LabVerb::Allocators(args) => return lab::compare_allocators(args),
         LabVerb::Report(args) => return lab_report::report(args),
         LabVerb::Compare(args) => return lab_compare::compare(args),
         LabVerb::MadvRun {
             threads,
             calls,
             touch,
-        } => lab::madv_run(*threads, *calls, *touch != 0)?,
-        LabVerb::ChurnRun { seed } => lab::churn_run(*seed)?,
+        } => lab::run_madv_program(*threads, *calls, *touch != 0)?,
+        LabVerb::ChurnRun { seed } => lab::run_churn_program(*seed)?,
         LabVerb::Worker => {
             worker::serve_orders(&mut io::stdin().lock(), &mut io::stdout().lock())?;
         }
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list() -> anyhow::Result<ExitCode> {
+fn list_experiments() -> anyhow::Result<ExitCode> {
     let mut table = Table::new(&["experiment", "what the culprit repeats", "parameters"]);
     for m in mechanism::ALL_MECHANISMS {
         let params: Vec<String> = m
@@ -67,13 +67,13 @@ fn list() -> anyhow::Result<ExitCode> {
     }
     emit(
         &mut anstream::stdout(),
-        &(table.text() + &lab::list_curves() + &list_verbs()),
+        &(table.text() + &lab::curves_table() + &verbs_table()),
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Verbs of their own that measure too, for they compare programs and not arms.
-const VERBS: &[(&str, &str)] = &[
+/// The verbs of their own that measure too, for they compare programs and not arms.
+const LAB_VERBS: &[(&str, &str)] = &[
     (
         "seed-madv",
         "the document's program of 2 to N threads that advise one page away: flushes asked for and done",
@@ -89,22 +89,22 @@ const VERBS: &[(&str, &str)] = &[
     ),
 ];
 
-fn list_verbs() -> String {
+fn verbs_table() -> String {
     let mut table = Table::new(&["verb of its own: quell lab …", "what it compares"]);
-    for (name, about) in VERBS {
+    for (name, about) in LAB_VERBS {
         table.row(vec![(*name).to_owned(), (*about).to_owned()]);
     }
     format!("\n{}", table.text())
 }
 
-/// The experiments by their names.
-fn named(names: &[String]) -> anyhow::Result<Vec<&'static StallMechanism>> {
+/// Finds the experiments by their names.
+fn experiments_by_name(names: &[String]) -> anyhow::Result<Vec<&'static StallMechanism>> {
     if names.iter().any(|n| n == "all") {
         return Ok(mechanism::ALL_MECHANISMS.iter().collect());
     }
     let find = |name: &String| {
         mechanism::mechanism_by_name(name).ok_or_else(|| {
-            if VERBS.iter().any(|(verb, _)| verb == name) {
+            if LAB_VERBS.iter().any(|(verb, _)| verb == name) {
                 return usage(format!("'{name}' is a verb of its own: quell lab {name}"));
             }
             usage(format!(
@@ -115,8 +115,8 @@ fn named(names: &[String]) -> anyhow::Result<Vec<&'static StallMechanism>> {
     names.iter().map(find).collect()
 }
 
-/// `20`, `20s` or `2m`.
-fn budget(text: &str) -> anyhow::Result<Duration> {
+/// Parses `20`, `20s` or `2m`.
+fn parse_budget(text: &str) -> anyhow::Result<Duration> {
     let (number, unit) = match text.as_bytes().last() {
         Some(b's') => (&text[..text.len() - 1], 1.0),
         Some(b'm') => (&text[..text.len() - 1], 60.0),
@@ -138,7 +138,7 @@ type ConfigFile<'a> = (&'a Path, toml::Table);
 
 /// Reads the file of parameters.
 fn read_config(path: &Path) -> anyhow::Result<ConfigFile<'_>> {
-    /// Nobody writes more by hand.
+    /// Nobody writes a longer file by hand.
     const MAX_CONFIG_BYTES: u64 = 1 << 20;
     let shown = path.display();
     let cant = |err: &dyn std::fmt::Display| usage(format!("can't read {shown}: {err}"));
@@ -184,7 +184,7 @@ fn config_params(
 }
 
 /// The parameters of an experiment, from the file and from the flags; the flags win.
-fn parameters(
+fn experiment_params(
     args: &LabRunArgs,
     config: Option<&ConfigFile<'_>>,
     m: &StallMechanism,
@@ -192,7 +192,7 @@ fn parameters(
 ) -> anyhow::Result<Params> {
     let in_file = config.map(|config| config_params(config, m)).transpose()?;
     let mut said = in_file.unwrap_or_default();
-    // with several experiments a flag is for those that know it
+    // With several experiments a flag is for those that know it.
     let known = |name: &str| m.params.iter().any(|p| p.name == name);
     said.extend(args.set.iter().filter(|(n, _)| only || known(n)).cloned());
     Params::new(m.params, &said).map_err(|why| {
@@ -201,14 +201,14 @@ fn parameters(
     })
 }
 
-fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
-    /// Of each, where nobody says.
-    const BUDGET: Duration = Duration::from_secs(20);
-    let given = args.budget.as_deref().map(budget).transpose()?;
-    if let Some(done) = lab::curves(args, given.unwrap_or(BUDGET))? {
+fn run_experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
+    /// The time of each experiment, where nobody says.
+    const DEFAULT_BUDGET: Duration = Duration::from_secs(20);
+    let given = args.budget.as_deref().map(parse_budget).transpose()?;
+    if let Some(done) = lab::run_curves(args, given.unwrap_or(DEFAULT_BUDGET))? {
         return Ok(done);
     }
-    let chosen = named(&args.experiments)?;
+    let chosen = experiments_by_name(&args.experiments)?;
     if let Some((name, _)) = args
         .set
         .iter()
@@ -228,12 +228,16 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         .iter()
         .map(|m| {
             let only = chosen.len() == 1;
-            Ok((*m, parameters(args, config.as_ref(), m, only)?))
+            Ok((*m, experiment_params(args, config.as_ref(), m, only)?))
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let (victim_cpu, culprit_cpu) = lab::begin(args.victim_cpu, args.culprit_cpu)?;
-    let mut kept = lab::Kept::named(args.output.as_deref())?;
-    let live = args.influx.as_ref().map(lab::Live::open).transpose()?;
+    let (victim_cpu, culprit_cpu) = lab::begin_lab(args.victim_cpu, args.culprit_cpu)?;
+    let mut kept = lab::ResultFile::create(args.output.as_deref())?;
+    let live = args
+        .influx
+        .as_ref()
+        .map(lab::InfluxStream::open)
+        .transpose()?;
     let mut out = anstream::stdout();
     let mut all = Table::new(&[
         "experiment",
@@ -248,8 +252,8 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     let alone = with_params.len() == 1;
     let mut failed = false;
     for (m, params) in &with_params {
-        let budget =
-            given.unwrap_or_else(|| BUDGET.max(m.timing.least_budget().unwrap_or_default()));
+        let budget = given
+            .unwrap_or_else(|| DEFAULT_BUDGET.max(m.timing.least_budget().unwrap_or_default()));
         let mut options = ExperimentOptions {
             may_stretch: given.is_none(),
             block: Duration::from_millis(args.block),
@@ -262,22 +266,22 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
             ..ExperimentOptions::new(victim_cpu, culprit_cpu, budget)
         };
         options.seed = args.seed.unwrap_or(options.seed);
-        let (ran, as_before) = lab::one(m, params, &options, live.as_ref());
+        let (ran, as_before) = lab::run_one_experiment(m, params, &options, live.as_ref());
         failed |= !as_before;
         let summary = match ran {
-            Ran::Done(summary) => summary,
-            Ran::Cant(why) if alone => {
+            ExperimentEnd::Done(summary) => summary,
+            ExperimentEnd::CantRun(why) if alone => {
                 return Err(usage(format!("{} can't run here: {why}", m.name)));
             }
-            Ran::Cant(why) => {
+            ExperimentEnd::CantRun(why) => {
                 say!("quell: {} can't run here: {why}", m.name);
-                all.row(without_result(m, "can't run here"));
+                all.row(row_without_result(m, "can't run here"));
                 continue;
             }
-            Ran::Failed(err) if alone => return Err(err),
-            Ran::Failed(err) => {
+            ExperimentEnd::Failed(err) if alone => return Err(err),
+            ExperimentEnd::Failed(err) => {
                 say!("quell: {} failed: {err:#}", m.name);
-                all.row(without_result(m, "failed"));
+                all.row(row_without_result(m, "failed"));
                 failed = true;
                 continue;
             }
@@ -286,11 +290,11 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         if let Some(kept) = &mut kept {
             kept.add(&summary)?;
         }
-        all.row(lab::line(&summary));
+        all.row(lab::experiment_row(&summary));
         let text = if args.json {
             serde_json::to_string(&summary.as_ref().clone().without_pictures())? + "\n"
         } else if alone {
-            lab::text(&summary)
+            lab::experiment_text(&summary)
         } else {
             String::new()
         };
@@ -300,7 +304,7 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if let Some(kept) = kept {
-        kept.end()?;
+        kept.finish()?;
     }
     if !args.json && !alone {
         emit(&mut out, &all.text())?;
@@ -308,8 +312,8 @@ fn experiments(args: &LabRunArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// The line of an experiment that has none.
-fn without_result(m: &StallMechanism, why: &str) -> Vec<String> {
+/// The line of an experiment that has no result.
+fn row_without_result(m: &StallMechanism, why: &str) -> Vec<String> {
     let empty = std::iter::repeat_n(String::new(), 6);
     [m.name.to_owned(), why.to_owned()]
         .into_iter()

@@ -46,7 +46,7 @@ pub(crate) fn compare(args: &LabCompareArgs) -> anyhow::Result<ExitCode> {
         if compared.is_empty() {
             return Err(usage("no curve is in both"));
         }
-        emit_result(args.json, || &compared, || compared.text())?;
+        emit_result(args.json, || &compared, || compared.to_text())?;
         return Ok(ExitCode::SUCCESS);
     }
     let compared = Comparison::new(&files_of_side(&results, 0), &files_of_side(&results, 1));
@@ -80,11 +80,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let put = |name: &str, one: ExperimentSummary| {
             let file = dir.path().join(name);
-            std::fs::write(&file, lab::fixture::lines(&[one])).expect("written");
+            std::fs::write(&file, lab::fixture::result_lines(&[one])).expect("written");
             file
         };
-        let a = put("a", lab::fixture::dontneed());
-        let b = put("b", lab::fixture::munmap());
+        let a = put("a", lab::fixture::dontneed_result());
+        let b = put("b", lab::fixture::munmap_result());
         let both = |a: &Path, b: &Path| LabCompareArgs {
             files: vec![a.to_owned(), b.to_owned()],
             json: false,
@@ -134,7 +134,7 @@ mod tests {
         ];
         let told = |files: &[PathBuf]| {
             let (all, _) = read_files(files).expect("read");
-            CurveComparison::new(&files_of_side(&all, 0), &files_of_side(&all, 1)).text()
+            CurveComparison::new(&files_of_side(&all, 0), &files_of_side(&all, 1)).to_text()
         };
         let claimed = told(&files);
         let line = |told: &str, x: &str| {
@@ -147,7 +147,11 @@ mod tests {
         assert!(line(&two, "1").ends_with("2.00"), "{two}");
         assert!(two.contains("No change is claimed"), "{two}");
         let result = dir.path().join("result");
-        std::fs::write(&result, lab::fixture::lines(&[lab::fixture::dontneed()])).expect("written");
+        std::fs::write(
+            &result,
+            lab::fixture::result_lines(&[lab::fixture::dontneed_result()]),
+        )
+        .expect("written");
         for files in [
             [files[0].clone(), result.clone()],
             [result, files[0].clone()],

@@ -28,13 +28,13 @@ pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
         LabFile::Results(results) => results,
     };
     let from = args.file.display();
-    let turns = lab::turns(&results);
+    let turns = lab::turn_histograms(&results);
     if turns.is_empty() && (args.hlog.is_some() || args.hgrm.is_some()) {
         return Err(usage(format!(
             "{from} holds no distributions: it was printed with --json; 'quell lab run -o FILE' keeps them"
         )));
     }
-    let timelines = lab::timelines(&results);
+    let timelines = lab::block_timelines(&results);
     if timelines.is_empty() && args.perfetto.is_some() {
         return Err(usage(format!(
             "{from} holds no timelines: it was printed with --json; 'quell lab run -o FILE' keeps them"
@@ -49,7 +49,7 @@ pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
         }
         emit(&mut anstream::stdout(), &text)?;
     } else if outputs.is_empty() && args.hgrm.is_none() {
-        let texts: Vec<String> = results.all.iter().map(lab::text).collect();
+        let texts: Vec<String> = results.all.iter().map(lab::experiment_text).collect();
         emit(&mut anstream::stdout(), &texts.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -116,7 +116,7 @@ fn write_files(
 ) -> anyhow::Result<()> {
     let wall_ns = results.wall_ns;
     if let Some(path) = &args.html {
-        let shown = lab::shown(&results.all)?;
+        let shown = lab::page_results(&results.all)?;
         let version = env!("CARGO_PKG_VERSION");
         write(path, |out| Ok(quell_page::lab::write(shown, version, out)?))?;
     }
@@ -140,7 +140,7 @@ fn write_files(
         }
     }
     if let Some(path) = &args.influx {
-        let text = lab::influx(results);
+        let text = lab::influx_lines(results);
         write(path, |out| Ok(out.write_all(text.as_bytes())?))?;
     }
     if let Some(path) = &args.perfetto {
@@ -233,8 +233,11 @@ mod tests {
     #[test]
     fn all_forms_are_written() {
         let dir = tempfile::tempdir().expect("a folder");
-        let two = [lab::fixture::dontneed(), lab::fixture::munmap()];
-        std::fs::write(dir.path().join("lab"), lab::fixture::lines(&two)).expect("written");
+        let two = [
+            lab::fixture::dontneed_result(),
+            lab::fixture::munmap_result(),
+        ];
+        std::fs::write(dir.path().join("lab"), lab::fixture::result_lines(&two)).expect("written");
         let to = |name: &str| Some(dir.path().join(name));
         let all = LabReportArgs {
             html: to("page"),
@@ -269,9 +272,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let put =
             |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("written");
-        let bare = lab::fixture::dontneed().without_pictures();
-        put("lab", &lab::fixture::lines(&[lab::fixture::dontneed()]));
-        put("bare", &lab::fixture::lines(&[bare]));
+        let bare = lab::fixture::dontneed_result().without_pictures();
+        put(
+            "lab",
+            &lab::fixture::result_lines(&[lab::fixture::dontneed_result()]),
+        );
+        put("bare", &lab::fixture::result_lines(&[bare]));
         put("empty", "");
         let to = |name: &str| Some(dir.path().join(name));
         let stdout = || Some(PathBuf::from("-"));

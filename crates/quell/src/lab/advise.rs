@@ -18,7 +18,7 @@ use quell_lab::round::ExperimentOptions;
 use quell_lab::summary::ExperimentSummary;
 use serde::Serialize;
 
-use super::{Ran, begin, one, say_interrupted};
+use super::{ExperimentEnd, begin_lab, run_one_experiment, say_interrupted};
 use crate::cli::LabAdviseArgs;
 use crate::show::emit_result;
 use crate::show::style::{BOLD, heading};
@@ -28,19 +28,19 @@ use links::{EVIDENCE_LINKS, EvidenceLink};
 
 /// The lab's evidence on a rule.
 #[derive(Clone, Debug, Serialize)]
-struct Measured {
+struct RuleEvidence {
     experiment: String,
-    /// Shown, not shown or too noisy; nothing where it can't run here, and of the idle arm.
+    /// The verdict; none where the experiment can't run here, and of the idle arm.
     verdict: Option<LabVerdict>,
-    /// In a sentence.
+    /// The evidence in a sentence.
     said: String,
-    /// Stall, ppm of the victim's time; none where it can't be known.
+    /// The stall, ppm of the victim's time; none where it can't be known.
     stall_ppm: Option<f64>,
 }
 
-impl Measured {
+impl RuleEvidence {
     /// The evidence of an experiment of which nothing is known here and now.
-    fn untold(experiment: String, why: String) -> Self {
+    fn unknown(experiment: String, why: String) -> Self {
         Self {
             experiment,
             verdict: None,
@@ -50,38 +50,38 @@ impl Measured {
     }
 }
 
-impl Advice {
-    /// Whether anything of it is known on this machine.
+impl RuleAdvice {
+    /// Whether anything of the rule is known on this machine.
     fn is_measured(&self) -> bool {
         self.measured.iter().any(|m| m.stall_ppm.is_some())
     }
 }
 
 /// An experiment that ran: the name of the link, and the summary or why it can't run here.
-type Told = (String, Result<ExperimentSummary, String>);
+type LinkOutcome = (String, Result<ExperimentSummary, String>);
 
 #[derive(Serialize)]
-struct Advice {
+struct RuleAdvice {
     rule: &'static str,
     status: FindingStatus,
     severity: Severity,
     said: String,
     fix_now: String,
-    measured: Vec<Measured>,
+    measured: Vec<RuleEvidence>,
 }
 
 #[derive(Serialize)]
-struct Object<'a> {
+struct AdviceObject<'a> {
     schema: &'static str,
-    advice: &'a [Advice],
+    advice: &'a [RuleAdvice],
 }
 
-pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
-    let findings = findings();
-    let (victim_cpu, culprit_cpu) = begin(None, None)?;
+pub(crate) fn run_advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
+    let findings = audit_machine();
+    let (victim_cpu, culprit_cpu) = begin_lab(None, None)?;
     let budget = Duration::from_secs(args.budget);
     let mut failed = false;
-    let mut ran: Vec<Told> = Vec::new();
+    let mut ran: Vec<LinkOutcome> = Vec::new();
     for link in EVIDENCE_LINKS {
         let name = link.name();
         let Some(m) = mechanism::mechanism_by_name(link.experiment) else {
@@ -98,12 +98,12 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
         let params = Params::new(m.params, &set).map_err(usage)?;
         let least = m.timing.least_budget().unwrap_or_default();
         let options = ExperimentOptions::new(victim_cpu, culprit_cpu, budget.max(least));
-        let (summary, as_before) = one(m, &params, &options, None);
+        let (summary, as_before) = run_one_experiment(m, &params, &options, None);
         failed |= !as_before;
         let summary = match summary {
-            Ran::Done(summary) => Ok(*summary),
-            Ran::Cant(why) => Err(format!("can't run here: {why}")),
-            Ran::Failed(err) => {
+            ExperimentEnd::Done(summary) => Ok(*summary),
+            ExperimentEnd::CantRun(why) => Err(format!("can't run here: {why}")),
+            ExperimentEnd::Failed(err) => {
                 say!("quell: {name} failed: {err:#}");
                 failed = true;
                 Err(format!("failed: {err:#}"))
@@ -116,37 +116,37 @@ pub(crate) fn advise(args: &LabAdviseArgs) -> anyhow::Result<ExitCode> {
             break;
         }
     }
-    let mut advice: Vec<Advice> = findings.iter().map(|f| of_rule(f, &ran)).collect();
+    let mut advice: Vec<RuleAdvice> = findings.iter().map(|f| advice_on_rule(f, &ran)).collect();
     advice.retain(|a| a.status == FindingStatus::Hazard || !a.measured.is_empty());
-    advice.sort_by(rank);
-    let object = || Object {
+    advice.sort_by(compare_advice);
+    let object = || AdviceObject {
         schema: "quell/lab-advice/1",
         advice: &advice,
     };
-    emit_result(args.json, object, || text(&advice))?;
+    emit_result(args.json, object, || advice_text(&advice))?;
     Ok(ExitCode::from(u8::from(failed)))
 }
 
 /// Doctor's findings on this machine, before the lab changes anything of it.
-fn findings() -> Vec<Finding> {
+fn audit_machine() -> Vec<Finding> {
     let evidence = HarmEvidence::default();
     let look = SystemView::new(Path::new("/"), None, WorkloadProfile::default(), &evidence);
     audit_system(&look, |_| true)
 }
 
-fn of_rule(finding: &Finding, ran: &[Told]) -> Advice {
+fn advice_on_rule(finding: &Finding, ran: &[LinkOutcome]) -> RuleAdvice {
     let links = EVIDENCE_LINKS
         .iter()
-        .filter(|link| link.rules().any(|rule| rule == finding.rule));
+        .filter(|link| link.rule_ids().any(|rule| rule == finding.rule));
     let measured = links.filter_map(|link| {
         let name = link.name();
         let (_, result) = ran.iter().find(|(n, _)| *n == name)?;
         Some(match result {
-            Ok(summary) => told(link, summary),
-            Err(why) => Measured::untold(name, why.clone()),
+            Ok(summary) => link_evidence(link, summary),
+            Err(why) => RuleEvidence::unknown(name, why.clone()),
         })
     });
-    Advice {
+    RuleAdvice {
         rule: finding.rule,
         status: finding.status,
         severity: finding.severity,
@@ -156,16 +156,16 @@ fn of_rule(finding: &Finding, ran: &[Told]) -> Advice {
     }
 }
 
-fn told(link: &EvidenceLink, summary: &ExperimentSummary) -> Measured {
+fn link_evidence(link: &EvidenceLink, summary: &ExperimentSummary) -> RuleEvidence {
     let experiment = link.name();
     if let Some(class) = link.idle {
         let idle = summary.arms.get(Arm::Idle.name()).filter(|a| a.ran_ns > 0);
         let Some(idle) = idle else {
             let why = "can't be told now: no idle block counts";
-            return Measured::untold(experiment, why.to_owned());
+            return RuleEvidence::unknown(experiment, why.to_owned());
         };
         let ppm = idle.class_ppm(class);
-        return Measured {
+        return RuleEvidence {
             experiment,
             verdict: None,
             said: format!(
@@ -196,7 +196,7 @@ fn told(link: &EvidenceLink, summary: &ExperimentSummary) -> Measured {
         }
     };
     let is_known = summary.verdict.is_answer();
-    Measured {
+    RuleEvidence {
         experiment,
         verdict: Some(summary.verdict),
         said,
@@ -205,9 +205,9 @@ fn told(link: &EvidenceLink, summary: &ExperimentSummary) -> Measured {
     }
 }
 
-/// Hazards before the rest, those that were measured to stall first, the worst of them first.
-fn rank(a: &Advice, b: &Advice) -> std::cmp::Ordering {
-    let key = |x: &Advice| {
+/// Orders hazards before the rest, those that were measured to stall first, the worst of them first.
+fn compare_advice(a: &RuleAdvice, b: &RuleAdvice) -> std::cmp::Ordering {
+    let key = |x: &RuleAdvice| {
         let worst = x.measured.iter().filter_map(|m| m.stall_ppm);
         (
             x.status == FindingStatus::Hazard,
@@ -220,12 +220,12 @@ fn rank(a: &Advice, b: &Advice) -> std::cmp::Ordering {
 }
 
 /// A heading, and whether advice belongs under it.
-type Part<'a> = (&'static str, &'a dyn Fn(&Advice) -> bool);
+type AdvicePart<'a> = (&'static str, &'a dyn Fn(&RuleAdvice) -> bool);
 
-fn text(advice: &[Advice]) -> String {
+fn advice_text(advice: &[RuleAdvice]) -> String {
     let mut out = String::new();
-    let is_hazard = |a: &Advice| a.status == FindingStatus::Hazard;
-    let parts: [Part<'_>; 5] = [
+    let is_hazard = |a: &RuleAdvice| a.status == FindingStatus::Hazard;
+    let parts: [AdvicePart<'_>; 5] = [
         ("Hazards, by what they were measured to cost here", &|a| {
             is_hazard(a) && a.is_measured()
         }),
@@ -251,7 +251,7 @@ fn text(advice: &[Advice]) -> String {
         }
         heading(&mut out, title);
         for a in some {
-            // writing to a String does not fail
+            // Writing to a String does not fail.
             let _ = writeln!(
                 out,
                 "{BOLD}{}{BOLD:#} {}: {}",

@@ -1,4 +1,4 @@
-//! What is advised by what evidence.
+//! The advice that evidence leads to.
 
 use super::*;
 use crate::lab::fixture;
@@ -9,7 +9,7 @@ use crate::lab::fixture;
 fn links_name_rules() {
     let known: Vec<&str> = quell_doctor::all_rules().iter().map(|r| r.id).collect();
     for link in EVIDENCE_LINKS {
-        for rule in link.rules() {
+        for rule in link.rule_ids() {
             assert!(known.contains(&rule), "{rule}");
         }
         let m = mechanism::mechanism_by_name(link.experiment).expect("an experiment");
@@ -22,9 +22,9 @@ fn links_name_rules() {
     }
 }
 
-/// What doctor finds somewhere, as if it were of this rule: which rules apply goes by the machine.
+/// A finding of doctor's, as if it were of this rule: which rules apply goes by the machine.
 fn finding(rule: &'static str, status: FindingStatus) -> Finding {
-    let mut finding = findings().into_iter().next().expect("a finding");
+    let mut finding = audit_machine().into_iter().next().expect("a finding");
     finding.rule = rule;
     finding.status = status;
     finding.severity = Severity::High;
@@ -32,7 +32,7 @@ fn finding(rule: &'static str, status: FindingStatus) -> Finding {
 }
 
 fn shown(ppm: f64, verdict: LabVerdict) -> ExperimentSummary {
-    let mut s = fixture::dontneed();
+    let mut s = fixture::dontneed_result();
     s.effect.stall_ppm.difference = ppm;
     s.verdict = verdict;
     s
@@ -42,7 +42,7 @@ fn shown(ppm: f64, verdict: LabVerdict) -> ExperimentSummary {
 /// the step of the flush is measured on both of its sides.
 #[test]
 fn evidence_ranks() {
-    let ran: Vec<Told> = vec![
+    let ran: Vec<LinkOutcome> = vec![
         (
             "dontneed pages=33".into(),
             Ok(shown(20_000.0, LabVerdict::Shown)),
@@ -60,11 +60,11 @@ fn evidence_ranks() {
     ];
     let hazards = ["SYS-KSM", "CPU-CEILING", "SYS-SWAP", "SYS-COMPACT"];
     let findings = hazards.map(|rule| finding(rule, FindingStatus::Hazard));
-    let mut advice: Vec<_> = findings.iter().map(|f| of_rule(f, &ran)).collect();
-    advice.sort_by(rank);
+    let mut advice: Vec<_> = findings.iter().map(|f| advice_on_rule(f, &ran)).collect();
+    advice.sort_by(compare_advice);
     let order: Vec<_> = advice.iter().take(2).map(|a| a.rule).collect();
     assert_eq!(order, ["SYS-COMPACT", "CPU-CEILING"]);
-    let told = anstream::adapter::strip_str(&text(&advice)).to_string();
+    let told = anstream::adapter::strip_str(&advice_text(&advice)).to_string();
     let (known, unknown) = told
         .split_once("Hazards of which it can't be told here and now")
         .expect("both parts");

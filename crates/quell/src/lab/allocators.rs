@@ -12,66 +12,69 @@ use quell_lab::summary::ExperimentSummary;
 use quell_remedy::recognise_file;
 use serde::Serialize;
 
-use super::libraries::{installed, no_preload};
-use super::one::within;
-use super::surroundings::{Allocator, Around};
-use super::{Progress, begin, line, say_interrupted};
+use super::libraries::{installed_libraries, preload_refusal};
+use super::one::measure_experiment;
+use super::surroundings::{LabHost, WorkerAllocator};
+use super::{ExperimentProgress, begin_lab, experiment_row, say_interrupted};
 use crate::cli::AllocatorsArgs;
 use crate::show::emit_result;
 use crate::show::table::Table;
 use crate::usage::usage;
 
 /// The names of the libraries of allocators that programs run with in place of their own.
-const NAMES: [&str; 3] = ["libjemalloc.so", "libmimalloc.so", "libtcmalloc_minimal.so"];
+const ALLOCATOR_LIBRARIES: [&str; 3] =
+    ["libjemalloc.so", "libmimalloc.so", "libtcmalloc_minimal.so"];
 
 /// The allocator that quell's own C library has.
-const OWN: &str = if cfg!(target_env = "musl") {
+const OWN_ALLOCATOR: &str = if cfg!(target_env = "musl") {
     "musl"
 } else {
     "glibc"
 };
 
 #[derive(Serialize)]
-struct Object<'a> {
+struct AllocatorsObject<'a> {
     schema: &'static str,
-    allocators: &'a [Row],
+    allocators: &'a [AllocatorRow],
 }
 
 #[derive(Serialize)]
-struct Row {
+struct AllocatorRow {
     allocator: String,
-    /// Null for the C library's own.
+    /// It is null for the C library's own.
     library: Option<PathBuf>,
     #[serde(flatten)]
     summary: ExperimentSummary,
 }
 
-pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn compare_allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
     let Some(m) = mechanism::mechanism_by_name("alloc-free") else {
         return Err(usage("there is no experiment 'alloc-free'"));
     };
     let params = Params::new(m.params, &args.set).map_err(usage)?;
-    let libraries = libraries(&args.lib)?;
-    let (victim_cpu, culprit_cpu) = begin(None, None)?;
-    let mut rows: Vec<Row> = Vec::new();
+    let libraries = find_libraries(&args.lib)?;
+    let (victim_cpu, culprit_cpu) = begin_lab(None, None)?;
+    let mut rows: Vec<AllocatorRow> = Vec::new();
     let mut failed = false;
     for library in std::iter::once(None).chain(libraries.into_iter().map(Some)) {
-        let name = library.as_deref().map_or_else(|| OWN.to_owned(), name);
+        let name = library
+            .as_deref()
+            .map_or_else(|| OWN_ALLOCATOR.to_owned(), library_name);
         let budget = Duration::from_secs(args.budget);
         let options = ExperimentOptions {
             may_stretch: true,
             ..ExperimentOptions::new(victim_cpu, culprit_cpu, budget)
         };
-        let around = Around {
-            progress: Progress::new(&name, options.budget),
+        let around = LabHost {
+            progress: ExperimentProgress::new(&name, options.budget),
             live: None,
             allocator: Some(match &library {
-                None => Allocator::Own,
-                Some(library) => Allocator::Preloaded(library.clone()),
+                None => WorkerAllocator::Own,
+                Some(library) => WorkerAllocator::Preloaded(library.clone()),
             }),
         };
         // Where one allocator fails, the others may work.
-        let summary = match within(m, &params, &options, &around) {
+        let summary = match measure_experiment(m, &params, &options, &around) {
             Ok(summary) => summary,
             Err(err) => {
                 say!("quell: {name}: {err:#}");
@@ -80,7 +83,7 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
             }
         };
         let interrupted = summary.interrupted;
-        rows.push(Row {
+        rows.push(AllocatorRow {
             allocator: name,
             library,
             summary: summary.without_pictures(),
@@ -91,26 +94,26 @@ pub(crate) fn allocators(args: &AllocatorsArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let noisy = rows.iter().any(|r| !r.summary.verdict.is_answer());
-    let object = || Object {
+    let object = || AllocatorsObject {
         schema: "quell/lab-allocators/1",
         allocators: &rows,
     };
-    emit_result(args.json, object, || text(&rows))?;
+    emit_result(args.json, object, || allocators_text(&rows))?;
     Ok(ExitCode::from(u8::from(noisy || failed)))
 }
 
-/// The libraries that are named, or those of the system; none where none can be loaded.
-fn libraries(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+/// Finds the libraries that are named, or those of the system; none where none can be loaded.
+fn find_libraries(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     if cfg!(target_feature = "crt-static") {
         return if named.is_empty() {
             say!("quell: linked statically, so that only its own allocator is measured");
             Ok(Vec::new())
         } else {
-            Err(no_preload())
+            Err(preload_refusal())
         };
     }
     if named.is_empty() {
-        return Ok(installed(&NAMES));
+        return Ok(installed_libraries(&ALLOCATOR_LIBRARIES));
     }
     let there = |file: &PathBuf| {
         fs::canonicalize(file).map_err(|err| usage(format!("{}: {err}", file.display())))
@@ -119,7 +122,7 @@ fn libraries(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// The allocator's name, with its version where that can be found.
-fn name(library: &Path) -> String {
+fn library_name(library: &Path) -> String {
     let file = library.file_name().unwrap_or(library.as_os_str());
     let found = recognise_file(library).unwrap_or_default();
     let version = found.iter().find_map(|f| f.version.as_ref());
@@ -127,10 +130,10 @@ fn name(library: &Path) -> String {
     version.map_or_else(|| file.to_string(), |v| format!("{file} ({v})"))
 }
 
-/// Where [`line`] has the faults of an operation.
-const FAULTS: usize = 4;
+/// The column in which [`experiment_row`] has the faults of an operation.
+const FAULTS_COLUMN: usize = 4;
 
-fn text(rows: &[Row]) -> String {
+fn allocators_text(rows: &[AllocatorRow]) -> String {
     let mut table = Table::new(&[
         "allocator",
         "verdict",
@@ -141,9 +144,9 @@ fn text(rows: &[Row]) -> String {
         ">op p50",
     ]);
     for row in rows {
-        let mut cells = line(&row.summary);
-        // to free memory makes no faults for others: the column would always be empty
-        cells.remove(FAULTS);
+        let mut cells = experiment_row(&row.summary);
+        // To free memory makes no faults for others: the column would always be empty.
+        cells.remove(FAULTS_COLUMN);
         if let Some(first) = cells.first_mut() {
             first.clone_from(&row.allocator);
         }

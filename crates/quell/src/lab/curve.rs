@@ -11,9 +11,11 @@ use quell_lab::round::{DEFAULT_BLOCK_MS, DEFAULT_PACE_US};
 use quell_lab::system::GuardedSettings;
 
 use super::one::take_back;
-use super::surroundings::again;
+use super::surroundings::self_command;
 use super::text::machine_line;
-use super::{Beside, Kept, guard, has_counter, lock, machine, place};
+use super::{
+    LabSharing, ResultFile, check_counter, guard_command, lock_lab, take_cpus, this_machine,
+};
 use crate::cli::{CURVE_WORKER_WORDS, LabRunArgs, VictimMode};
 use crate::clock::monotonic_ns;
 use crate::launch::signals;
@@ -24,7 +26,7 @@ use crate::show::units::time;
 use crate::usage::usage;
 
 /// The table of all curves.
-pub(crate) fn list() -> String {
+pub(crate) fn curves_table() -> String {
     let mut table = Table::new(&["curve", "what is timed", "by"]);
     for c in curve::ALL_CURVES {
         table.row([c.name, c.about, c.x].map(str::to_owned).to_vec());
@@ -36,7 +38,7 @@ pub(crate) fn list() -> String {
 }
 
 /// Runs the curves that are named; nothing if none is.
-pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Option<ExitCode>> {
+pub(crate) fn run_curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Option<ExitCode>> {
     let named: Vec<_> = args
         .experiments
         .iter()
@@ -50,16 +52,16 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             "'{name}' is no curve; 'quell lab list' prints them, and they are run apart from other experiments"
         )));
     }
-    if let Some(flag) = ignored(args) {
+    if let Some(flag) = ignored_option(args) {
         return Err(usage(format!(
             "a curve has no parameters, arms or victim: leave out {flag}"
         )));
     }
-    has_counter()?;
-    lock(Beside::Nobody)?;
-    // asked before quell leaves the CPUs on which peers run
+    check_counter()?;
+    lock_lab(LabSharing::Alone)?;
+    // They are asked for before quell leaves the CPUs on which peers run.
     let allowed = pin::allowed_cpus().context("can't ask which CPUs quell may use")?;
-    let (peer, cpu) = place(args.victim_cpu, args.culprit_cpu)?;
+    let (peer, cpu) = take_cpus(args.victim_cpu, args.culprit_cpu)?;
     signals::install()?;
     let others = allowed.into_iter().filter(|c| *c != cpu && *c != peer);
     let place = CurvePlace {
@@ -67,7 +69,7 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
         others: std::iter::once(peer).chain(others).collect(),
         memory: quell_host::memory::available().unwrap_or(0),
     };
-    let mut kept = Kept::named(args.output.as_deref())?;
+    let mut kept = ResultFile::create(args.output.as_deref())?;
     let mut failed = false;
     for (_, curve) in named {
         let Some(curve) = curve else { continue };
@@ -77,25 +79,25 @@ pub(crate) fn curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<Opti
             seed: args.seed.unwrap_or_else(monotonic_ns),
             stop: || signals::interrupted().is_some(),
         };
-        let (curved, as_before) = one(curve, &options)?;
+        let (curved, as_before) = run_one_curve(curve, &options)?;
         failed |= !as_before;
         if let Some(kept) = &mut kept {
             kept.add_line(&curved)?;
         }
-        emit_result(args.json, || &curved, || text(&curved))?;
+        emit_result(args.json, || &curved, || curve_text(&curved))?;
         if curved.interrupted {
             failed = true;
             break;
         }
     }
     if let Some(kept) = kept {
-        kept.end()?;
+        kept.finish()?;
     }
     Ok(Some(ExitCode::from(u8::from(failed))))
 }
 
 /// The first option that means nothing for a curve.
-fn ignored(args: &LabRunArgs) -> Option<&'static str> {
+fn ignored_option(args: &LabRunArgs) -> Option<&'static str> {
     let flags = [
         ("--set", !args.set.is_empty()),
         ("--config", args.config.is_some()),
@@ -111,33 +113,42 @@ fn ignored(args: &LabRunArgs) -> Option<&'static str> {
         .map(|(flag, _)| flag)
 }
 
-/// Runs one. Beside it is whether all that was set up for it was taken back.
-fn one(curve: &'static Curve, options: &CurveOptions) -> anyhow::Result<(CurveSummary, bool)> {
-    let guarded = GuardedSettings::set_up(&mut guard(), curve.wants).unwrap_or_else(|why| {
-        // The series that needs it is missing from the curve, which says so too.
-        say!("quell: {why}");
-        None
-    });
-    let progress = super::Progress::new(curve.name, options.budget);
+/// Runs one curve, and says too whether all that was set up for it was taken back.
+fn run_one_curve(
+    curve: &'static Curve,
+    options: &CurveOptions,
+) -> anyhow::Result<(CurveSummary, bool)> {
+    let guarded =
+        GuardedSettings::set_up(&mut guard_command(), curve.wants).unwrap_or_else(|why| {
+            // The series that needs it is missing from the curve, which says so too.
+            say!("quell: {why}");
+            None
+        });
+    let progress = super::ExperimentProgress::new(curve.name, options.budget);
     let goes_on = |rounds| {
-        progress.reached(format!("{rounds} rounds"));
+        progress.show_progress(format!("{rounds} rounds"));
         signals::interrupted().is_none()
     };
-    let measured = curve::run_curve(curve, options, &|| again(CURVE_WORKER_WORDS), &goes_on);
+    let measured = curve::run_curve(
+        curve,
+        options,
+        &|| self_command(CURVE_WORKER_WORDS),
+        &goes_on,
+    );
     let as_before = take_back(guarded);
     let measured =
         measured.map_err(|why| usage(format!("{} can't run here: {why}", curve.name)))?;
     let place = &options.place;
     let peer = place.others.first().copied().unwrap_or(place.cpu);
-    let curved = CurveSummary::new(curve, place, machine(peer, place.cpu), &measured);
+    let curved = CurveSummary::new(curve, place, this_machine(peer, place.cpu), &measured);
     Ok((curved, as_before))
 }
 
-/// All of one curve.
-pub(crate) fn text(curved: &CurveSummary) -> String {
+/// One curve as text.
+pub(crate) fn curve_text(curved: &CurveSummary) -> String {
     let mut out = String::new();
     let m = &curved.machine;
-    // writing to a String does not fail
+    // Writing to a String does not fail.
     let _ = writeln!(
         out,
         "{BOLD}{}{BOLD:#}: {}\non CPU {}, peers on CPU {} first; {}; {} rounds",
@@ -149,9 +160,9 @@ pub(crate) fn text(curved: &CurveSummary) -> String {
         curved.rounds
     );
     heading(&mut out, "Median, and how far its 95 % interval reaches");
-    out.push_str(&table(curved, &|p| {
-        let reach = reach(p).map_or_else(|| "±?".to_owned(), |r| format!("±{r:.1} %"));
-        Some(format!("{} {reach:>7}", nanoseconds(p.p50)))
+    out.push_str(&points_table(curved, &|p| {
+        let reach = interval_reach(p).map_or_else(|| "±?".to_owned(), |r| format!("±{r:.1} %"));
+        Some(format!("{} {reach:>7}", format_short_ns(p.p50)))
     }));
     if curved
         .series
@@ -162,7 +173,7 @@ pub(crate) fn text(curved: &CurveSummary) -> String {
             &mut out,
             "99th percentile, where at least 100 operations lie beyond",
         );
-        out.push_str(&table(curved, &|p| p.p99.map(time)));
+        out.push_str(&points_table(curved, &|p| p.p99.map(time)));
     }
     heading(&mut out, "To read it");
     for note in &curved.notes {
@@ -174,15 +185,15 @@ pub(crate) fn text(curved: &CurveSummary) -> String {
     out
 }
 
-/// How far the interval reaches from the median, per cent.
-fn reach(point: &curve::CurvePoint) -> Option<f64> {
+/// The distance of the interval's further end from the median, per cent.
+fn interval_reach(point: &curve::CurvePoint) -> Option<f64> {
     let (low, high) = (point.ci95.0?, point.ci95.1?);
     let far = (point.p50 - low).max(high - point.p50);
     (point.p50 > 0.0).then_some(far / point.p50 * 100.0)
 }
 
-/// A time whose hundredths of ns count where it is short.
-pub(super) fn nanoseconds(ns: f64) -> String {
+/// Writes a time, with hundredths of ns where it is short.
+pub(super) fn format_short_ns(ns: f64) -> String {
     if ns < 100.0 {
         format!("{ns:.2} ns")
     } else {
@@ -190,8 +201,11 @@ pub(super) fn nanoseconds(ns: f64) -> String {
     }
 }
 
-/// A line for each x and a column for each series, or the other way round where there are more series.
-fn table(curved: &CurveSummary, cell: &dyn Fn(&curve::CurvePoint) -> Option<String>) -> String {
+/// The table with a line for each x and a column for each series, or the other way round where there are more series.
+fn points_table(
+    curved: &CurveSummary,
+    cell: &dyn Fn(&curve::CurvePoint) -> Option<String>,
+) -> String {
     let mut xs: Vec<u64> = curved
         .series
         .iter()
@@ -222,7 +236,7 @@ fn table(curved: &CurveSummary, cell: &dyn Fn(&curve::CurvePoint) -> Option<Stri
             rows.push(row);
         }
     }
-    // without a figure there is nothing to say of a line
+    // A line without a figure says nothing.
     rows.retain(|row| row[1..].iter().any(|cell| !cell.is_empty()));
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let mut table = Table::new(&headings);
@@ -271,7 +285,7 @@ mod tests {
     /// measured is empty, and that lines without any figure are left out.
     #[test]
     fn tables_turn_round() {
-        let p99 = |c: &CurveSummary| table(c, &|p| p.p99.map(time));
+        let p99 = |c: &CurveSummary| points_table(c, &|p| p.p99.map(time));
         let tall = p99(&curved(&[("alone", &[1, 2, 3]), ("beside", &[2])]));
         assert_eq!(
             tall,
@@ -288,18 +302,18 @@ mod tests {
     /// Check that the text names the curve, says that an interval is unknown, and ends with the notes.
     #[test]
     fn text_says_what_it_is() {
-        let text = text(&curved(&[("alone", &[1, 2])]));
+        let text = curve_text(&curved(&[("alone", &[1, 2])]));
         assert!(text.contains("some\u{1b}[0m: something"), "{text}");
         assert!(text.contains("±?") && text.contains("1.00 µs") && text.contains("3 rounds"));
         assert!(text.ends_with("  careful\n"), "{text}");
-        assert_eq!(nanoseconds(1.534), "1.53 ns");
-        assert_eq!(nanoseconds(2659.4), "2.66 µs");
+        assert_eq!(format_short_ns(1.534), "1.53 ns");
+        assert_eq!(format_short_ns(2659.4), "2.66 µs");
     }
 
     /// Check that every curve is in the list.
     #[test]
     fn all_are_listed() {
-        let list = list();
+        let list = curves_table();
         assert!(curve::ALL_CURVES.iter().all(|c| list.contains(c.name)));
     }
 }

@@ -3,7 +3,7 @@
 use quell_lab::summary::ExperimentSummary;
 use serde_json::{Value, json};
 
-fn arm(real: bool) -> Value {
+fn arm_json(real: bool) -> Value {
     let ops = if real { 12_000 } else { 0 };
     json!({
         "blocks": 11, "invalid": {"steal": 1}, "ran_ns": 1_600_000_000_u64, "away_ns": 40_000_000,
@@ -25,7 +25,7 @@ fn arm(real: bool) -> Value {
     })
 }
 
-fn result(name: &str, params: Value, stall: f64, verdict: &str) -> ExperimentSummary {
+fn experiment_result(name: &str, params: Value, stall: f64, verdict: &str) -> ExperimentSummary {
     let none = json!({"difference": 1.5, "ci95": [-12.0, 14.0], "signs": [5, 11]});
     let value = json!({
         "schema": "quell/lab/1", "experiment": name, "about": "what the culprit repeats", "params": params,
@@ -35,7 +35,7 @@ fn result(name: &str, params: Value, stall: f64, verdict: &str) -> ExperimentSum
             "kernel": "6.18.5", "cpu": "A CPU", "cpus": 2, "virtual_machine": true,
             "victim_cpu": 1, "culprit_cpu": 0,
         },
-        "arms": {"idle": arm(false), "sham": arm(false), "real": arm(true), "untraced": arm(true)},
+        "arms": {"idle": arm_json(false), "sham": arm_json(false), "real": arm_json(true), "untraced": arm_json(true)},
         "shootdowns_per_op": 0.9995, "expected_per_op": 1.0, "faults_per_op": 0.0, "matched": 0.9991,
         "effect": {
             "stall_ppm": {"difference": stall, "ci95": [stall * 0.9, stall * 1.1], "signs": [11, 11]},
@@ -47,14 +47,14 @@ fn result(name: &str, params: Value, stall: f64, verdict: &str) -> ExperimentSum
     serde_json::from_value(value).expect("a result")
 }
 
-/// One page a time.
-pub(crate) fn dontneed() -> ExperimentSummary {
-    result("dontneed", json!({"pages": 1}), 18_000.0, "shown")
+/// An experiment with one page at a time.
+pub(crate) fn dontneed_result() -> ExperimentSummary {
+    experiment_result("dontneed", json!({"pages": 1}), 18_000.0, "shown")
 }
 
-/// Another one.
-pub(crate) fn munmap() -> ExperimentSummary {
-    result(
+/// An experiment of another mechanism.
+pub(crate) fn munmap_result() -> ExperimentSummary {
+    experiment_result(
         "munmap",
         json!({"pages": 1, "touched": 1}),
         9_000.0,
@@ -62,8 +62,8 @@ pub(crate) fn munmap() -> ExperimentSummary {
     )
 }
 
-/// As a file holds them.
-pub(crate) fn lines(all: &[ExperimentSummary]) -> String {
+/// Results as a file holds them.
+pub(crate) fn result_lines(all: &[ExperimentSummary]) -> String {
     let line = |s: &ExperimentSummary| serde_json::to_string(s).expect("JSON") + "\n";
     all.iter().map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! The results of a run, in the file where they are kept: it is whole at any time, and has its old contents until there is a
+//! The results of a run in the file that keeps them, which is whole at any time, and has its old contents until there is a
 //! first result.
 
 use std::fs;
@@ -12,16 +12,16 @@ use crate::show::{self, Replace};
 
 /// The file, and the results so far.
 #[derive(Debug)]
-pub(crate) struct Kept<'a> {
+pub(crate) struct ResultFile<'a> {
     file: &'a Path,
     text: String,
-    /// A pipe or a device, which can't be replaced: it gets all of it in the end.
+    /// It is a pipe or a device, which can't be replaced, and gets everything in the end.
     is_node: bool,
 }
 
-impl<'a> Kept<'a> {
-    /// Where one is named, whether it can be written: before anything that takes long.
-    pub(crate) fn named(named: Option<&'a Path>) -> anyhow::Result<Option<Self>> {
+impl<'a> ResultFile<'a> {
+    /// The file, where one is named. Whether it can be written is found out before anything that takes long.
+    pub(crate) fn create(named: Option<&'a Path>) -> anyhow::Result<Option<Self>> {
         let Some(file) = show::file_named(named) else {
             return Ok(None);
         };
@@ -44,15 +44,23 @@ impl<'a> Kept<'a> {
     /// Adds a curve, or any result.
     pub(crate) fn add_line(&mut self, result: &impl Serialize) -> anyhow::Result<()> {
         self.text += &(serde_json::to_string(result)? + "\n");
-        if self.is_node { Ok(()) } else { self.write() }
+        if self.is_node {
+            Ok(())
+        } else {
+            self.replace_file()
+        }
     }
 
-    /// There are no more.
-    pub(crate) fn end(self) -> anyhow::Result<()> {
-        if self.is_node { self.write() } else { Ok(()) }
+    /// Writes the file where it could not be written before: there are no more results.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        if self.is_node {
+            self.replace_file()
+        } else {
+            Ok(())
+        }
     }
 
-    fn write(&self) -> anyhow::Result<()> {
+    fn replace_file(&self) -> anyhow::Result<()> {
         let written =
             Replace::new(Some(self.file))?.write(|out| Ok(out.write_all(self.text.as_bytes())?));
         show::unless_gone(written)

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::usage::usage;
 
-/// Where systems have their libraries.
-const FOLDERS: [&str; 5] = [
+/// The folders in which systems have their libraries.
+const LIBRARY_FOLDERS: [&str; 5] = [
     "/usr/lib/x86_64-linux-gnu",
     "/lib/x86_64-linux-gnu",
     "/usr/lib64",
@@ -15,15 +15,15 @@ const FOLDERS: [&str; 5] = [
 ];
 
 /// The refusal to load an allocator where nothing can be loaded.
-pub(super) fn no_preload() -> anyhow::Error {
+pub(super) fn preload_refusal() -> anyhow::Error {
     usage(
         "this quell is linked statically, so no allocator can be put in its place: use one that is not",
     )
 }
 
 /// The libraries whose names begin with one of these, each file once.
-pub(super) fn installed(names: &[&str]) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = FOLDERS
+pub(super) fn installed_libraries(names: &[&str]) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = LIBRARY_FOLDERS
         .iter()
         .filter_map(|folder| fs::read_dir(Path::new(folder)).ok())
         .flatten()

@@ -14,40 +14,42 @@ use std::sync::OnceLock;
 
 use crate::usage::usage;
 
-/// Names another file, for labs that share CPUs but not folders, such as those in containers. Empty, there is no lock:
-/// tests run beside each other on purpose.
-const NAMED: &str = "QUELL_LAB_LOCK";
+/// The variable that names another file, for labs that share CPUs but not folders, such as those in containers. Where it is empty
+/// there is no lock, for tests that run beside each other on purpose.
+const LOCK_VARIABLE: &str = "QUELL_LAB_LOCK";
 
-/// Held until quell ends.
-static HELD: OnceLock<File> = OnceLock::new();
+/// The lock that quell holds until it ends.
+static HELD_LOCK: OnceLock<File> = OnceLock::new();
 
-/// Whom else the lab bears.
+/// The other labs that one bears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beside {
-    /// Nobody.
-    Nobody,
-    /// Others that only watch, on other CPUs perhaps.
-    Watchers,
+pub(crate) enum LabSharing {
+    /// It bears none.
+    Alone,
+    /// It bears others that only watch, on other CPUs perhaps.
+    BesideWatchers,
 }
 
 /// Says that a lab is at work, unless another is.
-pub(crate) fn lock(beside: Beside) -> anyhow::Result<()> {
-    let places = places();
+pub(crate) fn lock_lab(sharing: LabSharing) -> anyhow::Result<()> {
+    let places = lock_files();
     if places.is_empty() {
         return Ok(());
     }
-    let opened = places.iter().find_map(|place| Some((open(place)?, place)));
+    let opened = places
+        .iter()
+        .find_map(|place| Some((open_lock_file(place)?, place)));
     let Some((file, place)) = opened else {
         let tried: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
         say!(
-            "quell: can't open {}: a second lab would not know of this one, so start none ({NAMED} names another file)",
+            "quell: can't open {}: a second lab would not know of this one, so start none ({LOCK_VARIABLE} names another file)",
             tried.join(" nor ")
         );
         return Ok(());
     };
-    match hold(file, beside) {
+    match hold_lock(file, sharing) {
         Ok(file) => {
-            let _ = HELD.set(file);
+            let _ = HELD_LOCK.set(file);
             Ok(())
         }
         Err(by) => Err(usage(format!(
@@ -58,8 +60,8 @@ pub(crate) fn lock(beside: Beside) -> anyhow::Result<()> {
 }
 
 /// Has the command hold the lock too.
-pub(super) fn hand_on(command: &mut Command) {
-    let Some(file) = HELD.get() else { return };
+pub(super) fn share_lock(command: &mut Command) {
+    let Some(file) = HELD_LOCK.get() else { return };
     let fd = file.as_raw_fd();
     // SAFETY: between fork and exec only fcntl(2) is called, which signal-safety(7) allows; the file is never closed.
     unsafe {
@@ -72,10 +74,10 @@ pub(super) fn hand_on(command: &mut Command) {
     }
 }
 
-/// Where it may lie, the best first. In a folder that everybody writes to each user has one of his own, which nobody
+/// The files that may be the lock, the best first. In a folder that everybody writes to each user has one of his own, which nobody
 /// else can hold.
-fn places() -> Vec<PathBuf> {
-    if let Some(named) = std::env::var_os(NAMED) {
+fn lock_files() -> Vec<PathBuf> {
+    if let Some(named) = std::env::var_os(LOCK_VARIABLE) {
         return (!named.is_empty())
             .then(|| named.into())
             .into_iter()
@@ -88,47 +90,47 @@ fn places() -> Vec<PathBuf> {
     ]
 }
 
-fn open(place: &Path) -> Option<File> {
+fn open_lock_file(place: &Path) -> Option<File> {
     File::options()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        // somebody may have put a link there
+        // Somebody may have put a link there.
         .custom_flags(libc::O_NOFOLLOW)
         .open(place)
         .ok()
 }
 
-/// Holds it and writes down who does, or says who does.
-fn hold(mut file: File, beside: Beside) -> Result<File, String> {
-    let taken = match beside {
-        Beside::Nobody => file.try_lock(),
-        Beside::Watchers => file.try_lock_shared(),
+/// Holds the lock and writes down who does, or says who does.
+fn hold_lock(mut file: File, sharing: LabSharing) -> Result<File, String> {
+    let taken = match sharing {
+        LabSharing::Alone => file.try_lock(),
+        LabSharing::BesideWatchers => file.try_lock_shared(),
     };
     match taken {
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
             // A file that can't be read names nobody.
             let _ = file.read_to_string(&mut pid);
-            Err(by(pid.trim(), Path::new("/proc")))
+            Err(describe_holder(pid.trim(), Path::new("/proc")))
         }
-        // a file system that can't lock: no reason to refuse
+        // A file system that can't lock is no reason to refuse.
         Err(TryLockError::Error(_)) => Ok(file),
         Ok(()) => {
             let written = file
                 .set_len(0)
                 .and_then(|()| file.rewind())
                 .and_then(|()| writeln!(file, "{}", std::process::id()));
-            // only the name would be missing
+            // Only the name of the holder would be missing.
             drop(written);
             Ok(file)
         }
     }
 }
 
-fn by(pid: &str, proc: &Path) -> String {
+fn describe_holder(pid: &str, proc: &Path) -> String {
     match pid.parse::<u32>() {
         Ok(pid) if proc.join(pid.to_string()).exists() => format!("pid {pid}"),
         Ok(pid) => format!("pid {pid} has ended, and what it has set up is being taken back"),
@@ -146,28 +148,31 @@ mod tests {
     fn the_second_is_refused() {
         let dir = tempfile::tempdir().expect("a folder");
         let place = dir.path().join("lock");
-        let take = |beside| hold(open(&place).expect("it opens"), beside);
+        let take = |beside| hold_lock(open_lock_file(&place).expect("it opens"), beside);
         let pid = format!("pid {}", std::process::id());
-        let first = take(Beside::Nobody).expect("it is free");
-        assert_eq!(take(Beside::Nobody).expect_err("held"), pid);
-        assert_eq!(take(Beside::Watchers).expect_err("held"), pid);
+        let first = take(LabSharing::Alone).expect("it is free");
+        assert_eq!(take(LabSharing::Alone).expect_err("held"), pid);
+        assert_eq!(take(LabSharing::BesideWatchers).expect_err("held"), pid);
         drop(first);
-        let watchers = [take(Beside::Watchers), take(Beside::Watchers)];
+        let watchers = [
+            take(LabSharing::BesideWatchers),
+            take(LabSharing::BesideWatchers),
+        ];
         assert!(watchers.iter().all(Result::is_ok));
-        assert_eq!(take(Beside::Nobody).expect_err("held"), pid);
+        assert_eq!(take(LabSharing::Alone).expect_err("held"), pid);
         drop(watchers);
-        take(Beside::Nobody).expect("it is free again");
+        take(LabSharing::Alone).expect("it is free again");
     }
 
     /// Check that of a lab that has ended this is said, and that a link is not followed.
     #[test]
     fn ended_labs_and_links() {
         let dir = tempfile::tempdir().expect("a folder");
-        assert!(by("7", dir.path()).contains("taken back"));
-        assert!(by("", dir.path()).contains("not known"));
+        assert!(describe_holder("7", dir.path()).contains("taken back"));
+        assert!(describe_holder("", dir.path()).contains("not known"));
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path().join("file"), &link).expect("a link");
-        assert!(open(&link).is_none());
+        assert!(open_lock_file(&link).is_none());
         assert!(!dir.path().join("file").exists());
     }
 }

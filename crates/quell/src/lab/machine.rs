@@ -6,8 +6,8 @@ use std::path::Path;
 use quell_lab::summary::MachineSummary;
 use quell_lab::tsc;
 
-/// This machine by /proc.
-pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> MachineSummary {
+/// The machine on which quell runs, by /proc.
+pub(crate) fn this_machine(victim_cpu: u32, culprit_cpu: u32) -> MachineSummary {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let value = |key: &str| {
         info.lines()
@@ -20,10 +20,10 @@ pub(crate) fn machine(victim_cpu: u32, culprit_cpu: u32) -> MachineSummary {
             .to_string_lossy()
             .into_owned(),
         cpu: value("model name").unwrap_or_default().to_owned(),
-        // not those that this process may run on: it keeps off the victim's
+        // They are not those that this process may run on, for it keeps off the victim's.
         cpus: info.lines().filter(|l| l.starts_with("processor")).count(),
         virtual_machine: quell_host::cpus::is_virtual(Path::new("/")),
-        // it was usable before anything was begun
+        // It was usable before anything was begun.
         counter: tsc::tsc_quality().unwrap_or(tsc::TscQuality::Measured),
         victim_cpu,
         culprit_cpu,

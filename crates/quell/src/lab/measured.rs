@@ -12,14 +12,17 @@ use crate::launch::{Output, Usage};
 use crate::target::{End, Watch};
 
 /// The counts of a run, and the resources that it used.
-pub(super) struct Run {
+pub(super) struct ProbedRun {
     pub(super) tally: Tally,
     pub(super) usage: Usage,
     pub(super) output: String,
 }
 
 /// Runs `quell lab WORDS`, with these settings in its environment.
-pub(super) fn run(settings: &[(&str, OsString)], words: &[String]) -> anyhow::Result<Run> {
+pub(super) fn run_under_probe(
+    settings: &[(&str, OsString)],
+    words: &[String],
+) -> anyhow::Result<ProbedRun> {
     let mut argv: Vec<OsString> = Vec::new();
     if !settings.is_empty() {
         argv.push("env".into());
@@ -58,7 +61,7 @@ pub(super) fn run(settings: &[(&str, OsString)], words: &[String]) -> anyhow::Re
     if !ended.status.is_success() {
         bail!("the run {}: {}", ended.status, output.trim());
     }
-    Ok(Run {
+    Ok(ProbedRun {
         tally,
         usage: ended.usage,
         output,

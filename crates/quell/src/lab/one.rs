@@ -8,39 +8,39 @@ use quell_lab::round::{ExperimentOptions, InvalidReason};
 use quell_lab::summary::ExperimentSummary;
 use quell_lab::system::GuardedSettings;
 
-use super::{Around, Live, Progress, guard, machine};
+use super::{ExperimentProgress, InfluxStream, LabHost, guard_command, this_machine};
 
 /// The end of an experiment.
 #[derive(Debug)]
-pub(crate) enum Ran {
+pub(crate) enum ExperimentEnd {
     /// It has its result.
     Done(Box<ExperimentSummary>),
-    /// This machine can't run it: why.
-    Cant(String),
+    /// This machine can't run it, for this reason.
+    CantRun(String),
     /// It failed half-way, which says nothing of others.
     Failed(anyhow::Error),
 }
 
 /// Runs an experiment, and sends each block where `live` goes. Beside its end it returns whether all that was set up for it was
 /// taken back; where it was not, it says so.
-pub(crate) fn one(
+pub(crate) fn run_one_experiment(
     m: &'static StallMechanism,
     params: &Params,
     options: &ExperimentOptions,
-    live: Option<&Live>,
-) -> (Ran, bool) {
+    live: Option<&InfluxStream>,
+) -> (ExperimentEnd, bool) {
     if let Some(why) = (m.takes)(params).shortage() {
-        return (Ran::Cant(why), true);
+        return (ExperimentEnd::CantRun(why), true);
     }
-    let guarded = match GuardedSettings::set_up(&mut guard(), m.needs) {
+    let guarded = match GuardedSettings::set_up(&mut guard_command(), m.needs) {
         Ok(guarded) => guarded,
-        Err(why) => return (Ran::Cant(why.to_string()), true),
+        Err(why) => return (ExperimentEnd::CantRun(why.to_string()), true),
     };
     let ran = match (m.lacks)() {
-        Some(why) => Ran::Cant(why),
-        None => match measured(m, params, options, live) {
-            Ok(summary) => Ran::Done(Box::new(summary)),
-            Err(err) => Ran::Failed(err),
+        Some(why) => ExperimentEnd::CantRun(why),
+        None => match measure_with_progress(m, params, options, live) {
+            Ok(summary) => ExperimentEnd::Done(Box::new(summary)),
+            Err(err) => ExperimentEnd::Failed(err),
         },
     };
     (ran, take_back(guarded))
@@ -55,29 +55,29 @@ pub(super) fn take_back(guarded: Option<GuardedSettings>) -> bool {
     back.is_ok()
 }
 
-fn measured(
+fn measure_with_progress(
     m: &'static StallMechanism,
     params: &Params,
     options: &ExperimentOptions,
-    live: Option<&Live>,
+    live: Option<&InfluxStream>,
 ) -> anyhow::Result<ExperimentSummary> {
-    let around = Around {
-        progress: Progress::new(m.name, options.budget),
-        live: live.map(|live| live.of(m)),
+    let around = LabHost {
+        progress: ExperimentProgress::new(m.name, options.budget),
+        live: live.map(|live| live.begin_experiment(m)),
         allocator: None,
     };
-    within(m, params, options, &around)
+    measure_experiment(m, params, options, &around)
 }
 
-/// Runs one that needs nothing of the system, with this around it.
-pub(super) fn within(
+/// Runs an experiment that needs nothing of the system, or has it already, and sums it up.
+pub(super) fn measure_experiment(
     m: &'static StallMechanism,
     params: &Params,
     options: &ExperimentOptions,
     around: &dyn ExperimentHost,
 ) -> anyhow::Result<ExperimentSummary> {
     let (outcome, judged) = experiment::run_experiment(m, params, options, around)?;
-    let machine = machine(options.victim_cpu, options.culprit_cpu);
+    let machine = this_machine(options.victim_cpu, options.culprit_cpu);
     let summary = ExperimentSummary::new(m, params, options, machine, &outcome, &judged);
     let failed: usize = summary
         .arms

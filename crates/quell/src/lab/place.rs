@@ -6,8 +6,8 @@ use quell_lab::tsc::{self, TscQuality};
 
 use crate::usage::usage;
 
-/// Says where nothing can be timed.
-pub(crate) fn has_counter() -> anyhow::Result<()> {
+/// Refuses a machine on which nothing can be timed, and says where the counter promises nothing.
+pub(crate) fn check_counter() -> anyhow::Result<()> {
     match tsc::tsc_quality() {
         Ok(TscQuality::Promised) => Ok(()),
         Ok(TscQuality::Measured) => {
@@ -21,16 +21,16 @@ pub(crate) fn has_counter() -> anyhow::Result<()> {
     }
 }
 
-/// The CPUs of the victim and of the culprit, and quell off the victim's from now on.
-pub(crate) fn place(victim: Option<u32>, culprit: Option<u32>) -> anyhow::Result<(u32, u32)> {
+/// Chooses the CPUs of the victim and of the culprit, and keeps quell off the victim's from now on.
+pub(crate) fn take_cpus(victim: Option<u32>, culprit: Option<u32>) -> anyhow::Result<(u32, u32)> {
     let allowed = pin::allowed_cpus().context("can't ask which CPUs quell may use")?;
-    let (victim, culprit) = choose(&allowed, victim, culprit).map_err(usage)?;
+    let (victim, culprit) = choose_cpus(&allowed, victim, culprit).map_err(usage)?;
     let rest: Vec<u32> = allowed.into_iter().filter(|c| *c != victim).collect();
     pin::pin_self(&rest)?;
     Ok((victim, culprit))
 }
 
-fn choose(
+fn choose_cpus(
     allowed: &[u32],
     victim: Option<u32>,
     culprit: Option<u32>,
@@ -63,14 +63,18 @@ mod tests {
     /// Check that victim and culprit get a CPU each, as asked for or the two ends, and that what can't be is said.
     #[test]
     fn each_gets_a_cpu() {
-        let on = |v, c| choose(&[0, 1, 5], v, c);
+        let on = |v, c| choose_cpus(&[0, 1, 5], v, c);
         assert_eq!(on(None, None), Ok((5, 0)));
         assert_eq!(on(Some(0), None), Ok((0, 1)));
         assert_eq!(on(None, Some(5)), Ok((1, 5)));
         assert_eq!(on(Some(1), Some(5)), Ok((1, 5)));
         assert!(on(Some(1), Some(1)).is_err());
         assert!(on(Some(2), None).unwrap_err().contains("0-1,5"));
-        assert!(choose(&[3], None, None).unwrap_err().contains("two CPUs"));
-        assert!(choose(&[], None, None).is_err());
+        assert!(
+            choose_cpus(&[3], None, None)
+                .unwrap_err()
+                .contains("two CPUs")
+        );
+        assert!(choose_cpus(&[], None, None).is_err());
     }
 }

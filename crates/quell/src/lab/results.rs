@@ -12,16 +12,16 @@ use serde_json::Value;
 use crate::show::table::plain;
 use crate::usage::usage;
 
-/// The contents of a file.
+/// The results in a file.
 #[derive(Debug)]
 pub(crate) struct Results {
-    /// In the file's order; at least one.
+    /// The results in the file's order; there is at least one.
     pub(crate) all: Vec<ExperimentSummary>,
-    /// When the file was last written, ns since 1970: results themselves don't say when they were measured.
+    /// The time at which the file was last written, ns since 1970: results themselves don't say when they were measured.
     pub(crate) wall_ns: u64,
 }
 
-/// A file of the lab's.
+/// The contents of a file of the lab's.
 #[derive(Debug)]
 pub(crate) enum LabFile {
     Curves(Vec<CurveSummary>),
@@ -102,7 +102,7 @@ fn parse_results(bytes: &[u8]) -> Result<Vec<ExperimentSummary>, String> {
                     "is cut short in its result {n}: the run ended, or the disk was full, before it was whole"
                 )
             } else {
-                foreign(n, &err.to_string())
+                foreign_value(n, &err.to_string())
             }
         })?;
         match value.get("schema").and_then(Value::as_str) {
@@ -115,10 +115,11 @@ fn parse_results(bytes: &[u8]) -> Result<Vec<ExperimentSummary>, String> {
             Some(curve::CURVE_SCHEMA) => {
                 return Err(CURVE_AMONG_RESULTS.to_owned());
             }
-            Some(other) => return Err(foreign(n, &format!("its schema is {other}"))),
-            None => return Err(foreign(n, "there is no schema")),
+            Some(other) => return Err(foreign_value(n, &format!("its schema is {other}"))),
+            None => return Err(foreign_value(n, "there is no schema")),
         }
-        let summary = serde_json::from_value(value).map_err(|err| foreign(n, &err.to_string()))?;
+        let summary =
+            serde_json::from_value(value).map_err(|err| foreign_value(n, &err.to_string()))?;
         all.push(summary);
     }
     if all.is_empty() {
@@ -127,7 +128,7 @@ fn parse_results(bytes: &[u8]) -> Result<Vec<ExperimentSummary>, String> {
     Ok(all)
 }
 
-fn foreign(n: usize, why: &str) -> String {
+fn foreign_value(n: usize, why: &str) -> String {
     if n == 1 {
         format!("is no result of 'quell lab run -o FILE': {why}")
     } else {
@@ -150,7 +151,7 @@ mod tests {
     /// one line.
     #[test]
     fn files_are_told_apart() {
-        let two = fixture::lines(&[fixture::dontneed(), fixture::munmap()]);
+        let two = fixture::result_lines(&[fixture::dontneed_result(), fixture::munmap_result()]);
         assert_eq!(said(two.as_bytes()), "2 results");
         insta::assert_snapshot!(said(b""), @"is empty: it holds no result");
         insta::assert_snapshot!(said(b" \n\n"), @"is empty: it holds no result");
@@ -168,7 +169,7 @@ mod tests {
         /// Check that no bytes make it panic, and that a refusal is one line.
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..4000) {
-            let two = fixture::lines(&[fixture::dontneed(), fixture::munmap()]);
+            let two = fixture::result_lines(&[fixture::dontneed_result(), fixture::munmap_result()]);
             let cut = &two.as_bytes()[..cut.min(two.len())];
             for bytes in [bytes.as_slice(), cut] {
                 if let Err(why) = parse_results(bytes) {

@@ -11,8 +11,8 @@ use quell_remedy::{FoundSoftware, SoftwareKind, recognise_file};
 use quell_stats::{Rng, median, quantile};
 use serde::Serialize;
 
-use super::libraries::{installed, no_preload};
-use super::{Beside, lock, measured, say_interrupted};
+use super::libraries::{installed_libraries, preload_refusal};
+use super::{LabSharing, lock_lab, measured, say_interrupted};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
 use crate::launch::signals;
@@ -21,35 +21,35 @@ use crate::show::table::Table;
 use crate::show::units::time;
 use crate::usage::usage;
 
-/// Operations of each of the two threads.
-const OPERATIONS: u64 = 4000;
+/// The operations of each of the two threads.
+const CHURN_OPERATIONS: u64 = 4000;
 
 /// A setting, and its name.
-type Setting = (&'static str, &'static str);
+type DecaySetting = (&'static str, &'static str);
 
-const SHIPPED: Setting = ("as shipped", "");
+const AS_SHIPPED: DecaySetting = ("as shipped", "");
 /// The advice of jemalloc's maintainer to ByteDance.
-const OFF_5: Setting = (
+const DECAY_OFF_5: DecaySetting = (
     "decay off, from 5.0 on",
     "dirty_decay_ms:-1,muzzy_decay_ms:-1",
 );
-const ONCE_5: Setting = (
+const DECAY_AT_ONCE_5: DecaySetting = (
     "decay at once, from 5.0 on",
     "dirty_decay_ms:0,muzzy_decay_ms:0",
 );
 /// The setting that helped with the 4.2 that the service had.
-const OFF_4: Setting = ("decay off, 4.1 to 4.5", "purge:decay,decay_time:-1");
-const ONCE_4: Setting = ("decay at once, 4.1 to 4.5", "purge:decay,decay_time:0");
+const DECAY_OFF_4: DecaySetting = ("decay off, 4.1 to 4.5", "purge:decay,decay_time:-1");
+const DECAY_AT_ONCE_4: DecaySetting = ("decay at once, 4.1 to 4.5", "purge:decay,decay_time:0");
 
 /// The document's words, and why the same is not to be seen here.
 #[derive(Serialize)]
-struct Document {
+struct PublishedFinding {
     name: &'static str,
     figures: &'static str,
     differs: &'static str,
 }
 
-const DOCUMENT: Document = Document {
+const PUBLISHED_JEMALLOC: PublishedFinding = PublishedFinding {
     name: "ByteDance, \"TLB shootdown caused by jemalloc, and its mending\" (2020), Linux 4.14: a service with jemalloc 4.2",
     figures: "with decay off the CPU wavered below 4 % instead of up to 6 %, and the service used 2 % less; 5.0's setting did \
               nothing in 4.2",
@@ -59,46 +59,46 @@ const DOCUMENT: Document = Document {
 };
 
 #[derive(Serialize)]
-struct Object<'a> {
+struct JemallocObject<'a> {
     schema: &'static str,
-    document: Document,
+    document: PublishedFinding,
     operations: u64,
-    /// That were run to their end.
+    /// The rounds that were run to their end.
     rounds: u64,
     interrupted: bool,
-    rows: &'a [Row],
+    rows: &'a [JemallocRow],
 }
 
 #[derive(Serialize)]
-struct Row {
+struct JemallocRow {
     library: PathBuf,
     version: String,
     setting: &'static str,
     conf: &'static str,
-    /// For a thousand operations: median and quartiles.
+    /// The lower quartile, median and upper quartile of shootdowns for a thousand operations.
     shootdowns: (f64, f64, f64),
-    /// Median, ns.
+    /// The median, ns.
     wall_ns: f64,
     system_ns: f64,
 }
 
 /// A jemalloc with a setting, and the results of its runs.
-struct Case {
+struct JemallocCase {
     library: PathBuf,
     version: String,
     conf_env: String,
-    setting: Setting,
+    setting: DecaySetting,
     shootdowns: Vec<f64>,
     wall_ns: Vec<f64>,
     system_ns: Vec<f64>,
 }
 
-pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode> {
     if cfg!(target_feature = "crt-static") {
-        return Err(no_preload());
+        return Err(preload_refusal());
     }
-    let mut cases = cases(&args.lib)?;
-    lock(Beside::Nobody)?;
+    let mut cases = find_cases(&args.lib)?;
+    lock_lab(LabSharing::Alone)?;
     signals::install()?;
     let mut rng = Rng::new(monotonic_ns());
     let mut rounds = 0;
@@ -107,7 +107,7 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
         let mut order: Vec<usize> = (0..cases.len()).collect();
         rng.shuffle(&mut order);
         for at in order {
-            match run(&mut cases[at], round) {
+            match run_case(&mut cases[at], round) {
                 Ok(()) => {}
                 Err(_) if signals::interrupted().is_some() && round > 0 => {
                     say_interrupted();
@@ -118,36 +118,36 @@ pub(crate) fn seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitCode>
         }
         rounds = round + 1;
     }
-    let rows: Vec<Row> = cases.iter().map(Case::row).collect();
-    let object = || Object {
+    let rows: Vec<JemallocRow> = cases.iter().map(JemallocCase::to_row).collect();
+    let object = || JemallocObject {
         schema: "quell/lab-jemalloc/1",
-        document: DOCUMENT,
-        operations: 2 * OPERATIONS,
+        document: PUBLISHED_JEMALLOC,
+        operations: 2 * CHURN_OPERATIONS,
         rounds,
         interrupted: rounds < args.rounds,
         rows: &rows,
     };
-    emit_result(args.json, object, || text(&rows, rounds))?;
+    emit_result(args.json, object, || jemalloc_text(&rows, rounds))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the service of the hidden verb, over the malloc that the process has.
-pub(crate) fn churn_run(seed: u64) -> anyhow::Result<()> {
+pub(crate) fn run_churn_program(seed: u64) -> anyhow::Result<()> {
     preload::check_preloaded()?;
-    churn::run_churn(OPERATIONS, seed);
+    churn::run_churn(CHURN_OPERATIONS, seed);
     Ok(())
 }
 
-fn run(case: &mut Case, round: u64) -> anyhow::Result<()> {
+fn run_case(case: &mut JemallocCase, round: u64) -> anyhow::Result<()> {
     let mut settings = vec![("LD_PRELOAD", case.library.clone().into_os_string())];
     let conf = OsString::from(case.setting.1);
     if !conf.is_empty() {
         settings.push((case.conf_env.as_str(), conf));
     }
     let words = ["churn-run".to_owned(), round.to_string()];
-    let run = measured::run(&settings, &words)
+    let run = measured::run_under_probe(&settings, &words)
         .with_context(|| format!("{} with '{}'", case.library.display(), case.setting.1))?;
-    let thousands = (2 * OPERATIONS) as f64 / 1000.0;
+    let thousands = (2 * CHURN_OPERATIONS) as f64 / 1000.0;
     case.shootdowns
         .push(run.tally.total_counts().shootdowns as f64 / thousands);
     case.wall_ns.push(run.usage.wall_ns as f64);
@@ -156,19 +156,19 @@ fn run(case: &mut Case, round: u64) -> anyhow::Result<()> {
 }
 
 /// Every setting that a version knows, and the one that it does not know but is advised on the web.
-fn settings(found: &FoundSoftware) -> &'static [Setting] {
+fn settings_of_version(found: &FoundSoftware) -> &'static [DecaySetting] {
     if found.is_below(4, 1, 0) {
-        &[SHIPPED]
+        &[AS_SHIPPED]
     } else if found.is_below(5, 0, 0) {
-        &[SHIPPED, OFF_5, OFF_4, ONCE_4]
+        &[AS_SHIPPED, DECAY_OFF_5, DECAY_OFF_4, DECAY_AT_ONCE_4]
     } else {
-        &[SHIPPED, OFF_5, ONCE_5]
+        &[AS_SHIPPED, DECAY_OFF_5, DECAY_AT_ONCE_5]
     }
 }
 
-fn cases(named: &[PathBuf]) -> anyhow::Result<Vec<Case>> {
+fn find_cases(named: &[PathBuf]) -> anyhow::Result<Vec<JemallocCase>> {
     let libraries = if named.is_empty() {
-        installed(&["libjemalloc.so"])
+        installed_libraries(&["libjemalloc.so"])
     } else {
         named.to_vec()
     };
@@ -179,8 +179,8 @@ fn cases(named: &[PathBuf]) -> anyhow::Result<Vec<Case>> {
         let Some(found) = found.into_iter().find(|f| f.kind == SoftwareKind::Jemalloc) else {
             return Err(usage(format!("{} is no jemalloc", library.display())));
         };
-        for setting in settings(&found) {
-            cases.push(Case {
+        for setting in settings_of_version(&found) {
+            cases.push(JemallocCase {
                 library: library.clone(),
                 version: found
                     .version
@@ -204,10 +204,10 @@ fn cases(named: &[PathBuf]) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-impl Case {
-    fn row(&self) -> Row {
+impl JemallocCase {
+    fn to_row(&self) -> JemallocRow {
         let s = &self.shootdowns;
-        Row {
+        JemallocRow {
             library: self.library.clone(),
             version: self.version.clone(),
             setting: self.setting.0,
@@ -219,12 +219,12 @@ impl Case {
     }
 }
 
-fn text(rows: &[Row], rounds: u64) -> String {
-    let Document {
+fn jemalloc_text(rows: &[JemallocRow], rounds: u64) -> String {
+    let PublishedFinding {
         name,
         figures,
         differs,
-    } = DOCUMENT;
+    } = PUBLISHED_JEMALLOC;
     let mut table = Table::new(&[
         "jemalloc",
         "setting",

@@ -7,7 +7,7 @@ use quell_event::Histogram;
 use quell_lab::{madv, pin};
 use serde::Serialize;
 
-use super::{Beside, lock, measured, say_interrupted};
+use super::{LabSharing, lock_lab, measured, say_interrupted};
 use crate::cli::SeedMadvArgs;
 use crate::launch::signals;
 use crate::show::style::heading;
@@ -16,20 +16,20 @@ use crate::show::units::{count, time};
 use crate::show::{emit, emit_result};
 use crate::usage::usage;
 
-/// Figures of the document ("How to deter or disarm TLB shootdowns", perf stat and funclatency): flushes asked for,
+/// The figures of the document ("How to deter or disarm TLB shootdowns", perf stat and funclatency): flushes asked for,
 /// flushes done, and of the time of one in ns: the mean, and how many in each power of two from 512.
 #[derive(Serialize)]
-struct Document {
+struct MadvFigures {
     threads: usize,
     asked: u64,
     flushed: u64,
     mean_ns: u64,
-    /// From 512 ns on, by powers of two.
+    /// The number of flushes in each power of two from 512 ns on.
     octaves: [u64; 14],
 }
 
-const DOCUMENT: [Document; 3] = [
-    Document {
+const PUBLISHED_MADV: [MadvFigures; 3] = [
+    MadvFigures {
         threads: 2,
         asked: 3_958_266,
         flushed: 7_928_801,
@@ -38,7 +38,7 @@ const DOCUMENT: [Document; 3] = [
             87926, 3_861_380, 32924, 3628, 543, 526, 7, 0, 0, 0, 0, 0, 11, 0,
         ],
     },
-    Document {
+    MadvFigures {
         threads: 8,
         asked: 15_946_430,
         flushed: 123_288_313,
@@ -47,7 +47,7 @@ const DOCUMENT: [Document; 3] = [
             24, 224_605, 9_608_508, 6_012_919, 18881, 2468, 66, 41, 39, 16, 72, 0, 86, 3,
         ],
     },
-    Document {
+    MadvFigures {
         threads: 14,
         asked: 27_986_605,
         flushed: 376_502_522,
@@ -59,20 +59,20 @@ const DOCUMENT: [Document; 3] = [
 ];
 
 /// The lowest of the document's octaves, ns.
-const LOWEST: u64 = 512;
+const LOWEST_OCTAVE_NS: u64 = 512;
 
 #[derive(Serialize)]
-struct Object<'a> {
+struct MadvObject<'a> {
     schema: &'static str,
     /// The document's figures, of a million calls a thread.
-    document: [Document; 3],
+    document: [MadvFigures; 3],
     calls: u64,
     interrupted: bool,
-    runs: &'a [Row],
+    runs: &'a [MadvRow],
 }
 
 #[derive(Serialize)]
-struct Row {
+struct MadvRow {
     threads: usize,
     touched: bool,
     calls: u64,
@@ -80,12 +80,12 @@ struct Row {
     victims: u64,
     empty_sends: u64,
     wait_ns_mean: Option<u64>,
-    /// From 512 ns on, by powers of two.
+    /// The number of waits in each power of two from 512 ns on.
     wait_octaves: Vec<u64>,
     lost: u64,
 }
 
-pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
     let cpus = pin::allowed_cpus()?.len();
     let threads = match &args.threads[..] {
         [] => {
@@ -102,7 +102,7 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
             "--threads {n}: each has a CPU of its own, and quell may use {cpus}"
         )));
     }
-    lock(Beside::Nobody)?;
+    lock_lab(LabSharing::Alone)?;
     signals::install()?;
     let mut rows = Vec::new();
     'all: for &n in &threads {
@@ -116,7 +116,7 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
                     ""
                 }
             );
-            match one(n, args.calls, touch) {
+            match measure_madv(n, args.calls, touch) {
                 Ok(row) => rows.push(row),
                 Err(_) if signals::interrupted().is_some() && !rows.is_empty() => {
                     say_interrupted();
@@ -126,34 +126,34 @@ pub(crate) fn seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let object = || Object {
+    let object = || MadvObject {
         schema: "quell/lab-madv/1",
-        document: DOCUMENT,
+        document: PUBLISHED_MADV,
         calls: args.calls,
         interrupted: rows.len() < 2 * threads.len(),
         runs: &rows,
     };
-    emit_result(args.json, object, || text(&rows, args.calls))?;
+    emit_result(args.json, object, || madv_text(&rows, args.calls))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the document's program for the hidden verb, which prints the number of its calls.
-pub(crate) fn madv_run(threads: usize, calls: u64, touch: bool) -> anyhow::Result<()> {
+pub(crate) fn run_madv_program(threads: usize, calls: u64, touch: bool) -> anyhow::Result<()> {
     let made = madv::run_madv(threads, calls, touch)?;
     emit(&mut anstream::stdout(), &format!("{made}\n"))
 }
 
-fn one(threads: usize, calls: u64, touch: bool) -> anyhow::Result<Row> {
+fn measure_madv(threads: usize, calls: u64, touch: bool) -> anyhow::Result<MadvRow> {
     let words = [
         "madv-run".to_owned(),
         threads.to_string(),
         calls.to_string(),
         u8::from(touch).to_string(),
     ];
-    let run = measured::run(&[], &words)?;
+    let run = measured::run_under_probe(&[], &words)?;
     let totals = run.tally.total_counts();
     let wait = &run.tally.wait;
-    Ok(Row {
+    Ok(MadvRow {
         threads,
         touched: touch,
         calls: run.output.trim().parse().unwrap_or(0),
@@ -161,23 +161,23 @@ fn one(threads: usize, calls: u64, touch: bool) -> anyhow::Result<Row> {
         victims: totals.victims,
         empty_sends: run.tally.empty_sends,
         wait_ns_mean: (wait.count() > 0).then(|| wait.sum() / wait.count()),
-        wait_octaves: octaves(wait),
+        wait_octaves: count_octaves(wait),
         lost: run.tally.lost.missing_total(),
     })
 }
 
-/// Waits by powers of two, from the document's lowest on; shorter ones are in the first, longer ones in the last.
-fn octaves(wait: &Histogram) -> Vec<u64> {
-    let mut out = vec![0; DOCUMENT[0].octaves.len()];
+/// Counts waits by powers of two, from the document's lowest on; shorter ones are in the first, longer ones in the last.
+fn count_octaves(wait: &Histogram) -> Vec<u64> {
+    let mut out = vec![0; PUBLISHED_MADV[0].octaves.len()];
     for (lowest, n) in wait.used_buckets() {
-        let octave = (lowest / LOWEST).checked_ilog2().unwrap_or(0);
+        let octave = (lowest / LOWEST_OCTAVE_NS).checked_ilog2().unwrap_or(0);
         let last = out.len() - 1;
         out[usize::try_from(octave).unwrap_or(last).min(last)] += n;
     }
     out
 }
 
-fn text(rows: &[Row], calls: u64) -> String {
+fn madv_text(rows: &[MadvRow], calls: u64) -> String {
     let mut out = String::from(
         "jabperf, \"How to deter or disarm TLB shootdowns\": N threads, each on a CPU of its own, advise one page away again and \
          again\n",
@@ -190,9 +190,9 @@ fn text(rows: &[Row], calls: u64) -> String {
         ">flushes done",
         ">mean wait",
     ]);
-    // the document's calls are a million
+    // Each thread of the document makes a million calls.
     let per = |n: u64, of: u64| format!("{:.3}", n as f64 / of.max(1) as f64);
-    for d in &DOCUMENT {
+    for d in &PUBLISHED_MADV {
         let of = d.threads as u64 * 1_000_000;
         table.row(vec![
             "document".to_owned(),
@@ -213,20 +213,20 @@ fn text(rows: &[Row], calls: u64) -> String {
             .to_owned(),
             row.threads.to_string(),
             per(asked, row.calls),
-            // each flushes its own CPU too, which is no shootdown
+            // Each thread flushes its own CPU too, which is no shootdown.
             per(row.victims + asked, row.calls),
             row.wait_ns_mean.map_or_else(|| "-".to_owned(), time),
         ]);
     }
     out.push_str(&table.text());
     for row in rows.iter().filter(|r| r.shootdowns > 0) {
-        let beside = DOCUMENT.iter().find(|d| d.threads == row.threads);
+        let beside = PUBLISHED_MADV.iter().find(|d| d.threads == row.threads);
         let what = if row.touched { ", page written" } else { "" };
         heading(
             &mut out,
             &format!("Time of a flush, {} threads{what}", row.threads),
         );
-        out.push_str(&histogram(&row.wait_octaves, beside));
+        out.push_str(&octaves_text(&row.wait_octaves, beside));
     }
     let _ = write!(
         out,
@@ -238,18 +238,18 @@ fn text(rows: &[Row], calls: u64) -> String {
     out
 }
 
-/// A bar for each power of two, as funclatency draws it.
-fn histogram(octaves: &[u64], document: Option<&Document>) -> String {
-    const WIDTH: u64 = 30;
+/// Draws a bar for each power of two, as funclatency does.
+fn octaves_text(octaves: &[u64], document: Option<&MadvFigures>) -> String {
+    const MAX_BAR_WIDTH: u64 = 30;
     let most = octaves.iter().copied().max().unwrap_or(0).max(1);
     let mut table = Table::new(&[">ns", ">count", "", ">document"]);
     for (i, n) in octaves.iter().enumerate() {
-        let from = LOWEST << i;
+        let from = LOWEST_OCTAVE_NS << i;
         let there = document.map_or_else(String::new, |d| count(d.octaves[i]));
         table.row(vec![
             format!("{from} to {}", 2 * from - 1),
             count(*n),
-            "*".repeat(usize::try_from(n * WIDTH / most).unwrap_or(0)),
+            "*".repeat(usize::try_from(n * MAX_BAR_WIDTH / most).unwrap_or(0)),
             there,
         ]);
     }
@@ -267,7 +267,7 @@ mod tests {
         [3, 511, 512, 1000, 1024, 1500, 4096, 1 << 40]
             .into_iter()
             .for_each(|ns| wait.record(ns));
-        let octaves = octaves(&wait);
+        let octaves = count_octaves(&wait);
         assert_eq!(octaves[..4], [4, 2, 0, 1]);
         assert_eq!(octaves[13], 1);
         assert_eq!(octaves.iter().sum::<u64>(), 8);
@@ -276,13 +276,13 @@ mod tests {
     /// Check that the document's counts and its mean fit each other: its own sum is within its octaves.
     #[test]
     fn document_is_consistent() {
-        for d in &DOCUMENT {
+        for d in &PUBLISHED_MADV {
             let n: u64 = d.octaves.iter().sum();
             let low: u64 = d
                 .octaves
                 .iter()
                 .enumerate()
-                .map(|(i, n)| n * (LOWEST << i))
+                .map(|(i, n)| n * (LOWEST_OCTAVE_NS << i))
                 .sum();
             assert!(
                 low / n <= d.mean_ns && d.mean_ns <= 2 * low / n,

@@ -11,51 +11,51 @@ use quell_lab::round::{MeasuredBlock, Round};
 use quell_lab::worker_handle::StopRequested;
 use quell_probe::Interruptions;
 
-use super::Progress;
-use super::live::Running;
-use super::lock::hand_on;
+use super::ExperimentProgress;
+use super::live::ExperimentStream;
+use super::lock::share_lock;
 use crate::cli::{GUARD_WORDS, WORKER_WORDS};
 use crate::launch::signals;
 
-/// The surroundings of one experiment.
+/// The program around one experiment: what it starts, watches and shows.
 #[derive(Debug)]
-pub(crate) struct Around<'a> {
-    pub(crate) progress: Progress,
-    pub(crate) live: Option<Running<'a>>,
+pub(crate) struct LabHost<'a> {
+    pub(crate) progress: ExperimentProgress,
+    pub(crate) live: Option<ExperimentStream<'a>>,
     /// The allocator of the workers, where that is not the default.
-    pub(super) allocator: Option<Allocator>,
+    pub(super) allocator: Option<WorkerAllocator>,
 }
 
-/// Whose malloc and free a worker has.
+/// The malloc and the free that a worker has.
 #[derive(Clone, Debug)]
-pub(super) enum Allocator {
-    /// The C library's own.
+pub(super) enum WorkerAllocator {
+    /// They are the C library's own.
     Own,
-    /// That of a library, which is loaded before.
+    /// They are those of a library, which is loaded before.
     Preloaded(PathBuf),
 }
 
-/// This program again, also where its file has been replaced meanwhile.
-pub(super) fn again(words: [&str; 2]) -> Command {
+/// The command that starts this program again, also where its file has been replaced meanwhile.
+pub(super) fn self_command(words: [&str; 2]) -> Command {
     let mut command = Command::new(Path::new("/proc/self/exe"));
     command.args(words);
     command
 }
 
 /// The command that sets the system up.
-pub(crate) fn guard() -> Command {
-    let mut command = again(GUARD_WORDS);
-    hand_on(&mut command);
+pub(crate) fn guard_command() -> Command {
+    let mut command = self_command(GUARD_WORDS);
+    share_lock(&mut command);
     command
 }
 
-/// A victim or a culprit.
-pub(crate) fn worker() -> Command {
-    again(WORKER_WORDS)
+/// The command that starts a victim or a culprit.
+pub(crate) fn worker_command() -> Command {
+    self_command(WORKER_WORDS)
 }
 
 /// Reports a requirement of the probe that this kernel or user lacks, before anything is set up or begun.
-pub(super) fn check(victim_cpu: u32) -> anyhow::Result<()> {
+pub(super) fn check_probe(victim_cpu: u32) -> anyhow::Result<()> {
     let own = rustix::thread::gettid()
         .as_raw_nonzero()
         .get()
@@ -64,15 +64,15 @@ pub(super) fn check(victim_cpu: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl ExperimentHost for Around<'_> {
+impl ExperimentHost for LabHost<'_> {
     fn worker_command(&self) -> Command {
-        let mut command = worker();
+        let mut command = worker_command();
         match &self.allocator {
             None => {}
-            Some(Allocator::Own) => {
+            Some(WorkerAllocator::Own) => {
                 command.env_remove("LD_PRELOAD");
             }
-            Some(Allocator::Preloaded(library)) => {
+            Some(WorkerAllocator::Preloaded(library)) => {
                 command.env("LD_PRELOAD", library);
             }
         }
@@ -85,21 +85,23 @@ impl ExperimentHost for Around<'_> {
         tid: u32,
         stacks: bool,
     ) -> anyhow::Result<Box<dyn VictimWatch>> {
-        Ok(Box::new(Probed(Interruptions::attach(cpu, tid, stacks)?)))
+        Ok(Box::new(ProbeWatch(Interruptions::attach(
+            cpu, tid, stacks,
+        )?)))
     }
 
     fn block_done(&self, measured: &MeasuredBlock) {
         if let Some(live) = &self.live {
-            live.block(measured);
+            live.send_block(measured);
         }
     }
 
     fn round_done(&self, rounds: &[Round], look: usize, judgement: Option<&Judgement>) {
-        self.progress.round(rounds, look, judgement);
+        self.progress.show_round(rounds, look, judgement);
     }
 
     fn budget_stretched(&self, budget: Duration) {
-        self.progress.stretched(budget);
+        self.progress.show_stretched_budget(budget);
     }
 
     fn stop_requested(&self) -> StopRequested {
@@ -107,9 +109,9 @@ impl ExperimentHost for Around<'_> {
     }
 }
 
-struct Probed(Interruptions);
+struct ProbeWatch(Interruptions);
 
-impl VictimWatch for Probed {
+impl VictimWatch for ProbeWatch {
     fn take_interruptions(&mut self) -> anyhow::Result<Vec<Interruption>> {
         Ok(self.0.take()?)
     }

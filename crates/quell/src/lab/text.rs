@@ -11,13 +11,13 @@ use quell_lab::summary::{ExperimentSummary, IntervalSummary, MachineSummary};
 use quell_lab::tsc::TscQuality;
 use quell_page::lab::{Beside, Figure};
 
-use super::beside::beside;
+use super::beside::document_figures;
 use crate::show::style::{BOLD, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, time};
 
-/// The word, for people.
-pub(super) fn word(verdict: LabVerdict) -> &'static str {
+/// The verdict in words for people.
+pub(super) fn verdict_word(verdict: LabVerdict) -> &'static str {
     match verdict {
         LabVerdict::Shown => "shown",
         LabVerdict::NotShown => "not shown",
@@ -26,14 +26,14 @@ pub(super) fn word(verdict: LabVerdict) -> &'static str {
     }
 }
 
-/// A whole number with commas, and its sign where it is below zero.
-fn thousands(n: f64) -> String {
+/// Writes a whole number with commas, and its sign where it is below zero.
+fn format_thousands(n: f64) -> String {
     let sign = if n.round() < 0.0 { "-" } else { "" };
     format!("{sign}{}", count(n.abs().round() as u64))
 }
 
-/// The same of a difference, which has a sign in any case.
-pub(super) fn signed(n: f64) -> String {
+/// The same for a difference, which has a sign in any case.
+pub(super) fn format_signed(n: f64) -> String {
     let sign = if n < 0.0 { '-' } else { '+' };
     format!("{sign}{}", count(n.abs().round() as u64))
 }
@@ -52,19 +52,21 @@ pub(super) fn machine_line(machine: &MachineSummary) -> String {
     )
 }
 
-/// A line of the table of all experiments.
-pub(crate) fn line(summary: &ExperimentSummary) -> Vec<String> {
+/// The line of an experiment in the table of all.
+pub(crate) fn experiment_row(summary: &ExperimentSummary) -> Vec<String> {
     let real = summary.arms.get(Arm::Real.name());
     vec![
         plain(&summary.experiment),
-        word(summary.verdict).to_owned(),
-        word(summary.sham_verdict).to_owned(),
-        summary.shootdowns_per_op.map_or_else(String::new, per_op),
+        verdict_word(summary.verdict).to_owned(),
+        verdict_word(summary.sham_verdict).to_owned(),
+        summary
+            .shootdowns_per_op
+            .map_or_else(String::new, format_per_op),
         summary
             .faults_per_op
             .filter(|f| *f > 0.0)
-            .map_or_else(String::new, per_op),
-        thousands(summary.effect.stall_ppm.difference),
+            .map_or_else(String::new, format_per_op),
+        format_thousands(summary.effect.stall_ppm.difference),
         summary
             .effect
             .ns_per_event
@@ -74,7 +76,7 @@ pub(crate) fn line(summary: &ExperimentSummary) -> Vec<String> {
     ]
 }
 
-pub(super) fn per_op(n: f64) -> String {
+pub(super) fn format_per_op(n: f64) -> String {
     match n {
         n if n >= 100.0 => format!("{n:.0}"),
         n if n >= 10.0 => format!("{n:.1}"),
@@ -82,8 +84,8 @@ pub(super) fn per_op(n: f64) -> String {
     }
 }
 
-/// A summary that may come from a file that somebody else made, without the characters that a terminal acts on.
-fn cleaned(summary: &ExperimentSummary) -> ExperimentSummary {
+/// Takes the characters that a terminal acts on out of a summary that may come from somebody else's file.
+fn clean_summary(summary: &ExperimentSummary) -> ExperimentSummary {
     let mut summary = summary.clone().without_pictures();
     let ExperimentSummary {
         experiment,
@@ -111,9 +113,9 @@ fn cleaned(summary: &ExperimentSummary) -> ExperimentSummary {
     summary
 }
 
-/// All of one experiment.
-pub(crate) fn text(summary: &ExperimentSummary) -> String {
-    let summary = &cleaned(summary);
+/// One experiment as text.
+pub(crate) fn experiment_text(summary: &ExperimentSummary) -> String {
+    let summary = &clean_summary(summary);
     let mut out = String::new();
     let given: Vec<String> = summary
         .params
@@ -126,7 +128,7 @@ pub(crate) fn text(summary: &ExperimentSummary) -> String {
         format!(" ({})", given.join(", "))
     };
     let m = &summary.machine;
-    // writing to a String does not fail
+    // Writing to a String does not fail.
     let _ = writeln!(
         out,
         "{BOLD}{}{BOLD:#}: {}{given}",
@@ -150,33 +152,33 @@ pub(crate) fn text(summary: &ExperimentSummary) -> String {
         &mut out,
         "Arms (stall: the victim's time in gaps of the culprit's, not the time in the handler)",
     );
-    out.push_str(&arms(summary));
+    out.push_str(&arms_table(summary));
     if summary.victim == VictimActivity::Spin {
         heading(
             &mut out,
             "Gaps a second, by cause, and their share of the victim's time in ppm",
         );
-        out.push_str(&classes(summary));
+        out.push_str(&classes_table(summary));
     }
     heading(&mut out, "Effect");
-    out.push_str(&effect(summary));
-    if let Some(beside) = beside(summary) {
+    out.push_str(&effect_rows(summary));
+    if let Some(beside) = document_figures(summary) {
         heading(&mut out, "Beside the document");
-        out.push_str(&document(&beside));
+        out.push_str(&document_text(&beside));
     }
     if let Some(sides) = &summary.backtraces {
         heading(
             &mut out,
             &format!("Both sides of {} shootdowns", count(sides.shootdowns)),
         );
-        out.push_str(&both_sides(sides));
+        out.push_str(&backtraces_table(sides));
     }
     let _ = writeln!(
         out,
         "\n{BOLD}{}{BOLD:#}: {}\n  control in another address space: {}: {}",
-        word(summary.verdict),
+        verdict_word(summary.verdict),
         summary.why,
-        word(summary.sham_verdict),
+        verdict_word(summary.sham_verdict),
         summary.sham_why
     );
     if summary.interrupted {
@@ -186,7 +188,7 @@ pub(crate) fn text(summary: &ExperimentSummary) -> String {
 }
 
 /// The figures of a document beside those that were measured, and where and why they differ.
-fn document(beside: &Beside) -> String {
+fn document_text(beside: &Beside) -> String {
     let mut table = Table::new(&["", "document", "here"]);
     for Figure {
         what,
@@ -209,7 +211,7 @@ fn document(beside: &Beside) -> String {
 }
 
 /// The kernel's functions, innermost first: the culprit's on the left, the victim's on the right.
-fn both_sides(sides: &Backtraces) -> String {
+fn backtraces_table(sides: &Backtraces) -> String {
     let mut table = Table::new(&["culprit", "victim"]);
     for i in 0..sides.culprit.len().max(sides.victim.len()) {
         let at = |side: &[String]| side.get(i).cloned().unwrap_or_default();
@@ -218,7 +220,7 @@ fn both_sides(sides: &Backtraces) -> String {
     table.text()
 }
 
-const ARMS: [&str; 13] = [
+const ARM_HEADINGS: [&str; 13] = [
     "arm",
     ">blocks",
     ">invalid",
@@ -234,14 +236,14 @@ const ARMS: [&str; 13] = [
     ">stall ppm",
 ];
 
-fn arms(summary: &ExperimentSummary) -> String {
-    let mut table = Table::new(&ARMS);
+fn arms_table(summary: &ExperimentSummary) -> String {
+    let mut table = Table::new(&ARM_HEADINGS);
     for (which, arm) in summary.arms_in_order() {
         let name = which.name();
         let seconds = (arm.ran_ns.max(1)) as f64 / 1e9;
         let whole = arm.ran_ns.saturating_add(arm.away_ns).max(1) as f64;
         let rate = |n: u64| count((n as f64 / seconds).round() as u64);
-        // without the probe nobody knows
+        // Without the probe nobody knows it.
         let seen = |text: String| {
             if which == Arm::Untraced {
                 String::new()
@@ -256,7 +258,7 @@ fn arms(summary: &ExperimentSummary) -> String {
                 arm.all_invalid().to_string(),
             ];
             // Nothing is known of an arm without a valid block.
-            row.resize(ARMS.len(), "-".to_owned());
+            row.resize(ARM_HEADINGS.len(), "-".to_owned());
             table.row(row);
             continue;
         }
@@ -274,13 +276,13 @@ fn arms(summary: &ExperimentSummary) -> String {
             percentile("p9999"),
             seen(rate(arm.caused)),
             seen(rate(arm.faults)),
-            seen(thousands(arm.stall_ppm)),
+            seen(format_thousands(arm.stall_ppm)),
         ]);
     }
     table.text()
 }
 
-fn classes(summary: &ExperimentSummary) -> String {
+fn classes_table(summary: &ExperimentSummary) -> String {
     let mut headings = vec!["arm".to_owned()];
     for class in GapClass::ALL {
         headings.push(format!(">{}", class.name()));
@@ -297,22 +299,22 @@ fn classes(summary: &ExperimentSummary) -> String {
             continue;
         }
         for class in GapClass::ALL {
-            row.push(thousands(arm.class_rate(class)));
-            row.push(thousands(arm.class_ppm(class)));
+            row.push(format_thousands(arm.class_rate(class)));
+            row.push(format_thousands(arm.class_ppm(class)));
         }
         table.row(row);
     }
     table.text()
 }
 
-fn interval(i: &IntervalSummary) -> String {
+fn format_interval(i: &IntervalSummary) -> String {
     if i.signs.1 == 0 {
         return "not known: no round counts".to_owned();
     }
-    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), thousands);
+    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), format_thousands);
     format!(
         "{} ppm ({} to {}), more in {} of {} rounds",
-        signed(i.difference),
+        format_signed(i.difference),
         end(i.ci95.0),
         end(i.ci95.1),
         i.signs.0,
@@ -320,17 +322,23 @@ fn interval(i: &IntervalSummary) -> String {
     )
 }
 
-fn effect(summary: &ExperimentSummary) -> String {
+fn effect_rows(summary: &ExperimentSummary) -> String {
     let mut table = Table::new(&["", ""]);
     let mut say = |what: &str, value: String| table.row(vec![what.to_owned(), value]);
     let e = &summary.effect;
-    // who sleeps has no gaps
+    // A victim that sleeps has no gaps.
     let spun = summary.victim == VictimActivity::Spin;
     if spun {
-        say("stall that the culprit caused", interval(&e.stall_ppm));
-        say("all gaps, whatever their cause", interval(&e.all_gaps_ppm));
+        say(
+            "stall that the culprit caused",
+            format_interval(&e.stall_ppm),
+        );
+        say(
+            "all gaps, whatever their cause",
+            format_interval(&e.all_gaps_ppm),
+        );
         if let Some(sham) = &e.sham_all_gaps_ppm {
-            say("the same, sham less idle", interval(sham));
+            say("the same, sham less idle", format_interval(sham));
         }
     }
     if let Some(n) = summary.shootdowns_per_op {
@@ -339,13 +347,13 @@ fn effect(summary: &ExperimentSummary) -> String {
             .map_or_else(String::new, |n| format!(", {n:.0} expected"));
         say(
             "shootdowns at the victim",
-            format!("{} an operation{expected}", per_op(n)),
+            format!("{} an operation{expected}", format_per_op(n)),
         );
     }
     if let Some(n) = summary.faults_per_op.filter(|n| *n > 0.0) {
         say(
             "faults of the victim",
-            format!("{} an operation", per_op(n)),
+            format!("{} an operation", format_per_op(n)),
         );
     }
     if let Some(ns) = e.ns_per_event.filter(|_| spun) {
@@ -368,10 +376,13 @@ fn effect(summary: &ExperimentSummary) -> String {
         );
     }
     if spun {
-        say("without the probe, short gaps", interval(&e.untraced_ppm));
+        say(
+            "without the probe, short gaps",
+            format_interval(&e.untraced_ppm),
+        );
     }
     let text = table.text();
-    // the headings are empty
+    // The headings are empty, so their line goes.
     text.split_once('\n')
         .map_or_else(String::new, |(_, rows)| rows.to_owned())
 }

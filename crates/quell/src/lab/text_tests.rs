@@ -1,4 +1,4 @@
-//! What an experiment is told as, whoever made its file.
+//! The text of an experiment, whoever made its file.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,10 +9,11 @@ use crate::lab::fixture;
 /// Check the whole text of one experiment, and its line among several.
 #[test]
 fn text_of_a_result() {
-    let plain = anstream::adapter::strip_str(&text(&fixture::dontneed())).to_string();
+    let plain =
+        anstream::adapter::strip_str(&experiment_text(&fixture::dontneed_result())).to_string();
     insta::assert_snapshot!(plain);
     assert_eq!(
-        line(&fixture::munmap()),
+        experiment_row(&fixture::munmap_result()),
         [
             "munmap",
             "shown",
@@ -29,13 +30,13 @@ fn text_of_a_result() {
 /// Check that numbers have commas, and a sign where they need one.
 #[test]
 fn numbers_have_commas() {
-    assert_eq!(thousands(1_234_567.4), "1,234,567");
+    assert_eq!(format_thousands(1_234_567.4), "1,234,567");
     assert_eq!(
-        (thousands(-0.4), thousands(-1234.0)),
+        (format_thousands(-0.4), format_thousands(-1234.0)),
         ("0".into(), "-1,234".into())
     );
     assert_eq!(
-        (signed(12_000.0), signed(-0.6)),
+        (format_signed(12_000.0), format_signed(-0.6)),
         ("+12,000".into(), "-1".into())
     );
 }
@@ -58,7 +59,7 @@ fn spoil(value: &mut Value, text: &str, number: u64) {
         Value::Array(all) => all.iter_mut().for_each(|v| spoil(v, text, number)),
         Value::Object(all) => {
             for (key, value) in all.iter_mut() {
-                // words of a fixed set: another one is no result
+                // These are words of a fixed set: another one is no result.
                 if !matches!(
                     key.as_str(),
                     "schema" | "victim" | "verdict" | "sham_verdict" | "timeline"
@@ -75,30 +76,30 @@ proptest! {
     /// Check that no text and no number in a file makes the text of it do anything at a terminal, add lines, or panic.
     #[test]
     fn files_are_only_told(text in hostile(), number in prop_oneof![any::<u64>(), Just(u64::MAX), 0_u64..9]) {
-        let mut value = serde_json::to_value(fixture::dontneed()).expect("JSON");
+        let mut value = serde_json::to_value(fixture::dontneed_result()).expect("JSON");
         value["backtraces"] = json!({"culprit": ["a"], "victim": ["b"], "shootdowns": 3});
         value["note"] = text.clone().into();
         value["params"][&text] = 1.into();
         value["arms"]["idle"]["invalid"][&text] = 1.into();
         value["arms"]["idle"]["invalid"]["more"] = 1.into();
         value["arms"]["idle"]["gaps"][&text] = json!([1, 1]);
-        // "machine" has names and numbers of 32 bits
+        // "machine" has names, and numbers of 32 bits.
         let machine = value["machine"].take();
         spoil(&mut value, &text, number);
         value["machine"] = machine;
         value["machine"]["kernel"] = text.clone().into();
         value["machine"]["cpu"] = text.clone().into();
         let spoilt: ExperimentSummary = serde_json::from_value(value).expect("a result");
-        let told = super::text(&spoilt);
+        let told = experiment_text(&spoilt);
         let own = [format!("{BOLD}"), format!("{BOLD:#}")];
         let rest = own.iter().fold(told, |told, own| told.replace(own, ""));
         prop_assert!(!rest.chars().any(|c| c != '\n' && c.is_control()), "{rest:?}");
-        let mut tame = fixture::dontneed();
+        let mut tame = fixture::dontneed_result();
         tame.backtraces = spoilt.backtraces.clone();
         tame.note = Some(String::new());
         tame.faults_per_op = Some(1.0);
-        prop_assert!(rest.lines().count() <= super::text(&tame).lines().count());
-        prop_assert!(line(&spoilt).iter().all(|cell| !cell.contains(char::is_control)));
-        crate::lab::influx(&crate::lab::Results { all: vec![spoilt], wall_ns: number });
+        prop_assert!(rest.lines().count() <= experiment_text(&tame).lines().count());
+        prop_assert!(experiment_row(&spoilt).iter().all(|cell| !cell.contains(char::is_control)));
+        crate::lab::influx_lines(&crate::lab::Results { all: vec![spoilt], wall_ns: number });
     }
 }

@@ -15,7 +15,7 @@ use quell_lab::worker_handle::WorkerHandle;
 use quell_lab::{mechanism, params::Params};
 use quell_probe::{Interruptions, Scope};
 
-use super::{Beside, has_counter, lock, place, worker};
+use super::{LabSharing, check_counter, lock_lab, take_cpus, worker_command};
 use crate::cli::{LabWatchArgs, Target};
 use crate::show::emit_result;
 use crate::show::style::heading;
@@ -24,38 +24,38 @@ use crate::show::units::{count, percent, time};
 use crate::target::{End, Watch};
 use crate::usage::usage;
 
-/// The length of a block: some µs between two are not seen.
-const BLOCK: Duration = Duration::from_millis(250);
+/// The length of a block. The watch misses some µs between two.
+const WATCH_BLOCK_TIME: Duration = Duration::from_millis(250);
 
 /// The negative control, which has a victim as any other: its culprit is never asked to work.
-const AT_REST: &str = "untouched";
+const RESTING_MECHANISM: &str = "untouched";
 
-pub(crate) fn watch(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
-    has_counter()?;
-    lock(Beside::Watchers)?;
+pub(crate) fn watch_cpu(args: &LabWatchArgs) -> anyhow::Result<ExitCode> {
+    check_counter()?;
+    lock_lab(LabSharing::BesideWatchers)?;
     let target = Target {
         command: args.command.clone(),
         ..Target::default()
     };
-    // before quell leaves the CPU: the command is to run where it would
+    // This comes before quell leaves the CPU, for the command is to run where it would.
     let mut over = Watch::prepare(&target, args.duration)?;
-    let watched = look(args, &mut over);
+    let watched = watch_until_end(args, &mut over);
     over.see_through(&args.command, watched)
 }
 
-/// Looks until the watch ends, and prints the gaps.
-fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
-    let (victim_cpu, culprit_cpu) = place(Some(args.cpu), None)?;
-    let known = mechanism::mechanism_by_name(AT_REST).map_or(&[][..], |m| m.params);
+/// Watches until the end, and prints the gaps.
+fn watch_until_end(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
+    let (victim_cpu, culprit_cpu) = take_cpus(Some(args.cpu), None)?;
+    let known = mechanism::mechanism_by_name(RESTING_MECHANISM).map_or(&[][..], |m| m.params);
     let setup = WorkerSetup {
-        mechanism: AT_REST.to_owned(),
+        mechanism: RESTING_MECHANISM.to_owned(),
         params: Params::new(known, &[]).map_err(usage)?,
         role: WorkerRole::Both,
         culprit_cpu,
         victim_cpu,
         mode: VictimActivity::Spin,
     };
-    let mut spinner = WorkerHandle::start_worker(&mut worker(), &setup, || false)?;
+    let mut spinner = WorkerHandle::start_worker(&mut worker_command(), &setup, || false)?;
     let probe = Interruptions::attach(victim_cpu, spinner.ready().victim_tid, false)?;
     let mut names = BTreeMap::from([(spinner.pid(), "quell (it looks)".to_owned())]);
     let mut watched = WatchTotals::default();
@@ -68,12 +68,12 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
     let end = loop {
         probe.take()?;
         spinner.begin_block(BlockOrder {
-            ns: tsc::duration_ns(BLOCK),
+            ns: tsc::duration_ns(WATCH_BLOCK_TIME),
             operate: false,
             pace_ns: 0,
             once_after_ns: None,
         })?;
-        let end = over.step(BLOCK)?;
+        let end = over.step(WATCH_BLOCK_TIME)?;
         let raw = spinner.end_block()?;
         let seen = probe.take()?;
         for pid in seen.iter().map(|i| i.tgid) {
@@ -88,21 +88,21 @@ fn look(args: &LabWatchArgs, over: &mut Watch) -> anyhow::Result<Option<End>> {
             break end;
         }
     };
-    // it would be taken for something that the command has left
+    // It would be taken for something that the command has left.
     drop(spinner);
     let name = |pid| names.get(&pid).cloned().unwrap_or_default();
     let document = watched.to_document(victim_cpu, probe.lost()?, &name);
-    emit_result(args.json, || &document, || text(&document, args.top))?;
+    emit_result(args.json, || &document, || watch_text(&document, args.top))?;
     Ok(Some(end))
 }
 
 /// The caution that a reader needs.
-const CAREFUL: &str = "
+const WATCH_CAUTION: &str = "
 The thread that looks takes half of this CPU from a program that runs there. It sees what hits the CPU while it has
 the CPU itself: shootdowns of an address space that is not loaded then reach nobody there. What hits a program in
 its own time: quell stat --cpu";
 
-fn text(watched: &WatchDocument, top: usize) -> String {
+fn watch_text(watched: &WatchDocument, top: usize) -> String {
     let (cpu, lost) = (watched.cpu, watched.lost);
     let spun = watched.spun_ns.max(1) as f64;
     let mut out = format!(
@@ -112,7 +112,7 @@ fn text(watched: &WatchDocument, top: usize) -> String {
     );
     if lost > 0 {
         let lost = count(lost);
-        // writing to a String does not fail
+        // Writing to a String does not fail.
         let _ = writeln!(
             out,
             "the probe lost {lost} records: as many gaps may have a wrong cause, or none"
@@ -166,7 +166,7 @@ fn text(watched: &WatchDocument, top: usize) -> String {
              or memory.\n",
         );
     }
-    let _ = writeln!(out, "{CAREFUL} {cpu} -- YOUR-PROGRAM");
+    let _ = writeln!(out, "{WATCH_CAUTION} {cpu} -- YOUR-PROGRAM");
     out
 }
 
@@ -200,9 +200,9 @@ mod tests {
         });
         let document =
             |lost| watched.to_document(3, lost, &|pid: u32| format!("\u{1b}[31mp{pid}\n"));
-        let told = text(&document(12), 10);
+        let told = watch_text(&document(12), 10);
         let told = anstream::adapter::strip_str(&told).to_string();
         insta::assert_snapshot!(told);
-        assert!(!text(&document(0), 10).contains("lost"));
+        assert!(!watch_text(&document(0), 10).contains("lost"));
     }
 }

@@ -20,25 +20,25 @@ pub(super) const EVIDENCE_LINKS: &[EvidenceLink] = &[
     idle_link(GapClass::Sched, "CPU-ISO SYS-RT WQ-MASK"),
     idle_link(GapClass::Irq, "IRQ-AFF"),
     idle_link(GapClass::None, "VM-STEAL CPU-SMT CPU-IDLE"),
-    link(
+    effect_link(
         "dontneed",
         "VM-PVFLUSH CPU-INVLPGB CPU-PCID CPU-PTI SYS-BALLOON",
     ),
     // This is the last size that is flushed page by page, and the next is the first for which all of the TLB goes.
-    link_with("dontneed", &[("pages", 33)], "CPU-CEILING"),
-    link_with("dontneed", &[("pages", 34)], "CPU-CEILING"),
-    link("msync", "SYS-WB PROC-WBMAP"),
-    link(
+    effect_link_with("dontneed", &[("pages", 33)], "CPU-CEILING"),
+    effect_link_with("dontneed", &[("pages", 34)], "CPU-CEILING"),
+    effect_link("msync", "SYS-WB PROC-WBMAP"),
+    effect_link(
         "swap",
         "SYS-SWAP SYS-MGLRU SYS-WMARK SYS-ZRECLAIM SYS-DAMON CG-MEM PROC-MLOCK",
     ),
-    link("ksm", "SYS-KSM PROC-KSM SYS-KSM-RESIDUE"),
-    link(
+    effect_link("ksm", "SYS-KSM PROC-KSM SYS-KSM-RESIDUE"),
+    effect_link(
         "collapse",
         "SYS-THP SYS-KHUGE SYS-MTHP PROC-THP SYS-THP-SHRINK",
     ),
-    link("compact", "SYS-COMPACT SYS-THP-DEFRAG SYS-COMPACT-MLOCK"),
-    link(
+    effect_link("compact", "SYS-COMPACT SYS-THP-DEFRAG SYS-COMPACT-MLOCK"),
+    effect_link(
         "numa-balancing",
         "SYS-NUMABAL SYS-NUMAD PROC-NUMA SYS-DEMOTE",
     ),
@@ -48,17 +48,17 @@ pub(super) const EVIDENCE_LINKS: &[EvidenceLink] = &[
 const fn idle_link(class: GapClass, rules: &'static str) -> EvidenceLink {
     EvidenceLink {
         idle: Some(class),
-        ..link("untouched", rules)
+        ..effect_link("untouched", rules)
     }
 }
 
 /// Links rules to the effect of a culprit.
-const fn link(experiment: &'static str, rules: &'static str) -> EvidenceLink {
-    link_with(experiment, &[], rules)
+const fn effect_link(experiment: &'static str, rules: &'static str) -> EvidenceLink {
+    effect_link_with(experiment, &[], rules)
 }
 
 /// The same with these parameters.
-const fn link_with(
+const fn effect_link_with(
     experiment: &'static str,
     set: &'static [(&'static str, u64)],
     rules: &'static str,
@@ -78,7 +78,7 @@ impl EvidenceLink {
         self.experiment.to_owned() + &set.collect::<String>()
     }
 
-    pub(super) fn rules(&self) -> impl Iterator<Item = &'static str> {
+    pub(super) fn rule_ids(&self) -> impl Iterator<Item = &'static str> {
         self.rules.split(' ')
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::pair::{MACHINE_CONDITIONS, differing_of};
 use super::{BothSides, DifferingCondition, EffectChange, RatioedFigures};
-use crate::lab::curve::nanoseconds;
+use crate::lab::curve::format_short_ns;
 use crate::show::style::BOLD;
 use crate::show::table::{Table, plain};
 
@@ -82,7 +82,7 @@ impl CurveComparison {
     }
 
     /// The whole text.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
         for (side, paths) in [("A", &self.files.a), ("B", &self.files.b)] {
             for path in paths {
@@ -93,7 +93,7 @@ impl CurveComparison {
         for curve in &self.curves {
             let _ = writeln!(out, "\n{BOLD}{}{BOLD:#}", plain(&curve.experiment));
             for condition in &curve.differs {
-                let _ = writeln!(out, "{}", condition.line(""));
+                let _ = writeln!(out, "{}", condition.describe(""));
             }
             let x = format!(">{}", plain(&curve.x));
             let mut table = Table::new(&["", &x, ">A", ">B", ">B/A", ""]);
@@ -101,8 +101,8 @@ impl CurveComparison {
                 table.row(vec![
                     plain(&format!("{} ({})", p.series, p.per)),
                     p.x.to_string(),
-                    nanoseconds(p.medians.sides.a),
-                    nanoseconds(p.medians.sides.b),
+                    format_short_ns(p.medians.sides.a),
+                    format_short_ns(p.medians.sides.b),
                     p.medians
                         .ratio
                         .map_or_else(String::new, |r| format!("{r:.2}")),

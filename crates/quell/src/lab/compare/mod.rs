@@ -81,13 +81,13 @@ struct DifferingCondition {
 
 impl DifferingCondition {
     /// The condition and its two values, if they differ.
-    fn find(what: &str, a: String, b: String) -> Option<Self> {
+    fn of_values(what: &str, a: String, b: String) -> Option<Self> {
         let what = what.to_owned();
         (a != b).then_some(Self { what, a, b })
     }
 
     /// A line for people; `among` says between which runs.
-    fn line(&self, among: &str) -> String {
+    fn describe(&self, among: &str) -> String {
         plain(&format!(
             "  the {} is not the same{among}: {} and {}",
             self.what, self.a, self.b

@@ -179,7 +179,11 @@ fn differing_conditions(
 ) -> Vec<DifferingCondition> {
     let mut all = differing_of(&MACHINE_CONDITIONS, &one.machine, &other.machine);
     let mode = |s: &ExperimentSummary| format!("{:?}", s.victim).to_lowercase();
-    all.extend(DifferingCondition::find("victim", mode(one), mode(other)));
+    all.extend(DifferingCondition::of_values(
+        "victim",
+        mode(one),
+        mode(other),
+    ));
     // Older files don't say how they were measured.
     if let (Some(a), Some(b)) = (&one.settings, &other.settings) {
         all.extend(differing_of(&SETTING_CONDITIONS, a, b));
@@ -197,7 +201,7 @@ fn differing_conditions(
     names.dedup();
     for name in names {
         let (a, b) = (value(one, name), value(other, name));
-        all.extend(DifferingCondition::find(name, a, b));
+        all.extend(DifferingCondition::of_values(name, a, b));
     }
     all
 }
@@ -237,12 +241,12 @@ pub(super) fn differing_of<T>(
 ) -> Vec<DifferingCondition> {
     let found = conditions.iter();
     found
-        .filter_map(|(what, value)| DifferingCondition::find(what, value(a), value(b)))
+        .filter_map(|(what, value)| DifferingCondition::of_values(what, value(a), value(b)))
         .collect()
 }
 
 /// The limit of a gap is calibrated in every run, and wanders a little.
 fn differing_gap_limit(a: u64, b: u64) -> Option<DifferingCondition> {
     let is_apart = a.abs_diff(b) > a.max(b) / 5;
-    DifferingCondition::find("limit of a gap", time(a), time(b)).filter(|_| is_apart)
+    DifferingCondition::of_values("limit of a gap", time(a), time(b)).filter(|_| is_apart)
 }

@@ -1,4 +1,4 @@
-//! What a comparison claims, and what it doesn't.
+//! The claims of a comparison, and what is never claimed.
 
 use anstream::adapter::strip_str;
 use proptest::prelude::*;
@@ -16,20 +16,20 @@ fn results(all: Vec<ExperimentSummary>) -> Results {
 }
 
 fn sides() -> (Results, Results) {
-    let mut faster = fixture::dontneed();
+    let mut faster = fixture::dontneed_result();
     faster.machine.kernel = "6.19.0".to_owned();
     faster.effect.stall_ppm.difference = 4_000.0;
     faster.effect.stall_ppm.ci95 = (Some(3_500.0), Some(4_600.0));
     faster.effect.ns_per_event = Some(600.0);
     faster.shootdowns_per_op = Some(0.5);
-    let mut noisy = fixture::munmap();
+    let mut noisy = fixture::munmap_result();
     noisy.verdict = LabVerdict::TooNoisy;
     noisy.effect.stall_ppm.ci95 = (None, None);
     noisy.effect.ns_per_event = None;
-    let mut other = fixture::munmap();
+    let mut other = fixture::munmap_result();
     other.experiment = "msync".to_owned();
     (
-        results(vec![fixture::dontneed(), fixture::munmap()]),
+        results(vec![fixture::dontneed_result(), fixture::munmap_result()]),
         results(vec![noisy, other, faster]),
     )
 }
@@ -58,7 +58,7 @@ fn json_of_two_files() {
 #[test]
 fn params_are_laid_side_by_side() {
     let with = |pages: u64| {
-        let mut value = serde_json::to_value(fixture::dontneed()).expect("JSON");
+        let mut value = serde_json::to_value(fixture::dontneed_result()).expect("JSON");
         value["params"]["pages"] = pages.into();
         serde_json::from_value::<ExperimentSummary>(value).expect("a result")
     };
@@ -95,9 +95,9 @@ fn params_are_laid_side_by_side() {
 /// Runs of one experiment whose operations cost so many ns.
 fn runs(costs: &[f64]) -> Vec<(String, Results)> {
     let run = |ns: &f64| {
-        let mut s = fixture::dontneed();
+        let mut s = fixture::dontneed_result();
         s.effect.ns_per_event = Some(*ns);
-        (format!("{ns}"), results(vec![s, fixture::munmap()]))
+        (format!("{ns}"), results(vec![s, fixture::munmap_result()]))
     };
     costs.iter().map(run).collect()
 }
@@ -157,7 +157,7 @@ fn text_of_runs() {
 #[test]
 fn settings_are_compared() {
     let with = |pace_ns, gap_limit_ns| {
-        let mut s = fixture::dontneed();
+        let mut s = fixture::dontneed_result();
         s.settings = Some(SettingsSummary {
             pace_ns,
             gap_limit_ns,
@@ -178,7 +178,7 @@ fn settings_are_compared() {
         differs(&with(10_000, 240), &with(0, 500)),
         ["pace", "limit of a gap"]
     );
-    assert_eq!(differs(&fixture::dontneed(), &with(0, 500)), none);
+    assert_eq!(differs(&fixture::dontneed_result(), &with(0, 500)), none);
 }
 
 fn pair<'a>(a: &'a ExperimentSummary, b: &'a ExperimentSummary) -> ExperimentPair<'a> {
@@ -195,7 +195,7 @@ proptest! {
         noisy: bool,
     ) {
         let side = |(low, wide): (Option<f64>, Option<f64>)| {
-            let mut s = fixture::dontneed();
+            let mut s = fixture::dontneed_result();
             let high = low.zip(wide).map(|(low, wide): (f64, f64)| low + wide);
             s.effect.stall_ppm = IntervalSummary { difference: 0.0, ci95: (low, high), signs: (1, 1) };
             s

@@ -6,7 +6,7 @@ use quell_lab::judge::LabVerdict;
 use quell_lab::summary::{ExperimentSummary, IntervalSummary};
 
 use super::{BothSides, Comparison, EffectChange, ExperimentPair, RatioedFigures};
-use crate::lab::text::{per_op, signed, word};
+use crate::lab::text::{format_per_op, format_signed, verdict_word};
 use crate::show::style::BOLD;
 use crate::show::table::{Table, plain};
 use crate::show::units::{plural, time};
@@ -42,10 +42,10 @@ fn write_pair(out: &mut String, pair: &ExperimentPair<'_>, family: usize) {
     let name = plain(&pair.a.first.experiment);
     let _ = writeln!(out, "\n{BOLD}{name}{BOLD:#}: {said}: {why}");
     for condition in pair.differing_conditions() {
-        let _ = writeln!(out, "{}", condition.line(""));
+        let _ = writeln!(out, "{}", condition.describe(""));
     }
     for condition in pair.unlike_runs() {
-        let _ = writeln!(out, "{}", condition.line(" in the runs of one side"));
+        let _ = writeln!(out, "{}", condition.describe(" in the runs of one side"));
     }
     let mut table = Table::new(&["", ">A", ">B", ">B/A"]);
     let mut row = |what: &str, sides: BothSides<String>, ratio: Option<f64>| {
@@ -54,7 +54,7 @@ fn write_pair(out: &mut String, pair: &ExperimentPair<'_>, family: usize) {
     };
     let words = |of: fn(&ExperimentSummary) -> LabVerdict| {
         pair.map(|runs| {
-            let mut all: Vec<_> = runs.iter().map(|s| word(of(s))).collect();
+            let mut all: Vec<_> = runs.iter().map(|s| verdict_word(of(s))).collect();
             all.dedup();
             all.join(", ")
         })
@@ -81,16 +81,12 @@ fn write_pair(out: &mut String, pair: &ExperimentPair<'_>, family: usize) {
         } else {
             "stall, ppm"
         },
-        stall.sides.map(|ppm| signed(ppm.difference)),
+        stall.sides.map(|ppm| format_signed(ppm.difference)),
         stall.ratio,
     );
-    row(
-        "  95 % within a run",
-        stall.sides.map(format_interval),
-        None,
-    );
+    row("  95 % within a run", stall.sides.map(format_range), None);
     let figures: [(&str, RatioedFigures<Option<f64>>, FigureFormat); 4] = [
-        ("shootdowns/op", pair.shootdowns_per_op(), per_op),
+        ("shootdowns/op", pair.shootdowns_per_op(), format_per_op),
         ("each event costs", pair.ns_per_event(), format_ns),
         ("turn p99.9, real", pair.turn_p999_ns(), format_ns),
         ("op p50, real", pair.op_p50_ns(), format_ns),
@@ -116,7 +112,7 @@ fn format_ratio(ratio: f64) -> String {
     }
 }
 
-fn format_interval(i: &IntervalSummary) -> String {
-    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), signed);
+fn format_range(i: &IntervalSummary) -> String {
+    let end = |e: Option<f64>| e.map_or_else(|| "?".to_owned(), format_signed);
     format!("{} to {}", end(i.ci95.0), end(i.ci95.1))
 }
