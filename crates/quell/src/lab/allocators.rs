@@ -12,9 +12,9 @@ use quell_lab::summary::ExperimentSummary;
 use quell_remedy::recognise_file;
 use serde::Serialize;
 
+use super::experiment::measure_experiment;
+use super::host::{LabHost, WorkerAllocator};
 use super::libraries::{installed_libraries, preload_refusal};
-use super::one::measure_experiment;
-use super::surroundings::{LabHost, WorkerAllocator};
 use super::{ExperimentProgress, begin_lab, experiment_row, say_interrupted};
 use crate::cli::AllocatorsArgs;
 use crate::show::emit_result;

@@ -10,8 +10,8 @@ use quell_lab::pin;
 use quell_lab::round::{DEFAULT_BLOCK_MS, DEFAULT_PACE_US};
 use quell_lab::system::GuardedSettings;
 
-use super::one::take_back;
-use super::surroundings::self_command;
+use super::experiment::take_back;
+use super::host::self_command;
 use super::text::machine_line;
 use super::{
     LabSharing, ResultFile, check_counter, guard_command, lock_lab, take_cpus, this_machine,

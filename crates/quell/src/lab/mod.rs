@@ -2,50 +2,50 @@
 
 mod advise;
 mod allocators;
-mod beside;
 mod compare;
+mod cpus;
 mod curve;
+mod document_figures;
+mod experiment;
 mod export;
 #[cfg(test)]
 pub(crate) mod fixture;
-mod kept;
+mod host;
+mod influx_stream;
 mod libraries;
-mod live;
 mod lock;
 mod machine;
-mod measured;
-mod one;
-mod place;
+mod probed_run;
 mod progress;
+mod result_file;
 mod results;
 mod seed_jemalloc;
 mod seed_madv;
-mod surroundings;
 mod text;
 mod watch;
 
 pub(crate) use advise::run_advise;
 pub(crate) use allocators::compare_allocators;
-pub(crate) use beside::page_results;
 pub(crate) use compare::{
     Comparison, CurveComparison, NamedCurves, NamedResults, comparison_object, comparison_text,
 };
 pub(crate) use curve::{curve_text, curves_table, run_curves};
+pub(crate) use document_figures::page_results;
+pub(crate) use experiment::{ExperimentEnd, run_one_experiment};
 pub(crate) use export::{block_timelines, influx_lines, turn_histograms};
-pub(crate) use kept::ResultFile;
-pub(crate) use live::InfluxStream;
-pub(crate) use one::{ExperimentEnd, run_one_experiment};
+pub(crate) use influx_stream::InfluxStream;
+pub(crate) use result_file::ResultFile;
 pub(crate) use results::{CURVE_AMONG_RESULTS, LabFile, Results, read_bounded, read_lab_file};
 pub(crate) use seed_jemalloc::{run_churn_program, run_seed_jemalloc};
 pub(crate) use seed_madv::{run_madv_program, run_seed_madv};
 pub(crate) use text::{experiment_row, experiment_text};
 pub(crate) use watch::watch_cpu;
 
+use cpus::{check_counter, take_cpus};
+use host::{LabHost, check_probe, guard_command, worker_command};
 use lock::{LabSharing, lock_lab};
 use machine::this_machine;
-use place::{check_counter, take_cpus};
 use progress::ExperimentProgress;
-use surroundings::{LabHost, check_probe, guard_command, worker_command};
 
 use crate::launch::signals;
 

@@ -12,7 +12,8 @@ use quell_stats::{Rng, median, quantile};
 use serde::Serialize;
 
 use super::libraries::{installed_libraries, preload_refusal};
-use super::{LabSharing, lock_lab, measured, say_interrupted};
+use super::probed_run::run_under_probe;
+use super::{LabSharing, lock_lab, say_interrupted};
 use crate::cli::SeedJemallocArgs;
 use crate::clock::monotonic_ns;
 use crate::launch::signals;
@@ -145,7 +146,7 @@ fn run_case(case: &mut JemallocCase, round: u64) -> anyhow::Result<()> {
         settings.push((case.conf_env.as_str(), conf));
     }
     let words = ["churn-run".to_owned(), round.to_string()];
-    let run = measured::run_under_probe(&settings, &words)
+    let run = run_under_probe(&settings, &words)
         .with_context(|| format!("{} with '{}'", case.library.display(), case.setting.1))?;
     let thousands = (2 * CHURN_OPERATIONS) as f64 / 1000.0;
     case.shootdowns

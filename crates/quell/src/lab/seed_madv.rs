@@ -7,7 +7,8 @@ use quell_event::Histogram;
 use quell_lab::{madv, pin};
 use serde::Serialize;
 
-use super::{LabSharing, lock_lab, measured, say_interrupted};
+use super::probed_run::run_under_probe;
+use super::{LabSharing, lock_lab, say_interrupted};
 use crate::cli::SeedMadvArgs;
 use crate::launch::signals;
 use crate::show::style::heading;
@@ -150,7 +151,7 @@ fn measure_madv(threads: usize, calls: u64, touch: bool) -> anyhow::Result<MadvR
         calls.to_string(),
         u8::from(touch).to_string(),
     ];
-    let run = measured::run_under_probe(&[], &words)?;
+    let run = run_under_probe(&[], &words)?;
     let totals = run.tally.total_counts();
     let wait = &run.tally.wait;
     Ok(MadvRow {

@@ -11,7 +11,7 @@ use quell_lab::summary::{ExperimentSummary, IntervalSummary, MachineSummary};
 use quell_lab::tsc::TscQuality;
 use quell_page::lab::{Beside, Figure};
 
-use super::beside::document_figures;
+use super::document_figures::document_figures;
 use crate::show::style::{BOLD, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, time};

@@ -12,7 +12,7 @@ use quell_lab::worker_handle::StopRequested;
 use quell_probe::Interruptions;
 
 use super::ExperimentProgress;
-use super::live::ExperimentStream;
+use super::influx_stream::ExperimentStream;
 use super::lock::share_lock;
 use crate::cli::{GUARD_WORDS, WORKER_WORDS};
 use crate::launch::signals;
