@@ -13,7 +13,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// The size of a huge page.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// The advice for such memory. madvise(2) says EINVAL where the kernel has no huge pages: then the pages are small.
+/// The advice for memory with huge pages, or without any. madvise(2) says EINVAL where the kernel has no huge pages: then the pages are small.
 pub(crate) fn huge_page_advice(huge: bool) -> i32 {
     if huge {
         libc::MADV_HUGEPAGE
@@ -73,11 +73,7 @@ impl LabMapping {
         }
     }
 
-    /// The same, at a multiple of a huge page, with huge pages or without any, whatever the system's default is.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel has no room.
+    /// Maps so many bytes at a multiple of a huge page, with huge pages or without any, whatever the system's default is.
     pub(crate) fn with_huge_pages(bytes: usize, huge: bool) -> io::Result<Self> {
         let mapping = Self::aligned(bytes, HUGE_PAGE_BYTES)?;
         // Whoever needs huge pages checks for them.
@@ -85,11 +81,7 @@ impl LabMapping {
         Ok(mapping)
     }
 
-    /// The same, of small pages, all of them written.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel has no room.
+    /// Maps so many bytes of small pages, all of them written.
     pub(crate) fn small_pages(bytes: usize) -> io::Result<Self> {
         let mapping = Self::anonymous(bytes)?;
         let _ = mapping.advise(mapping.bytes, huge_page_advice(false));
@@ -97,7 +89,7 @@ impl LabMapping {
         Ok(mapping)
     }
 
-    /// The same, with these flags.
+    /// Maps so many bytes, rounded up to pages, with these flags.
     ///
     /// # Errors
     ///
@@ -176,11 +168,7 @@ impl LabMapping {
     }
 
     /// The same about so many bytes from an offset on, as far as the mapping goes.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's.
-    pub fn advise_range(&self, offset: usize, bytes: usize, advice: i32) -> io::Result<()> {
+    pub(crate) fn advise_range(&self, offset: usize, bytes: usize, advice: i32) -> io::Result<()> {
         let bytes = bytes.min(self.bytes.saturating_sub(offset));
         let at = self.start().wrapping_add(offset);
         // SAFETY: within the mapping; advice changes at most the contents of its pages, and nobody relies on those.
