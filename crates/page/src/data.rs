@@ -1,10 +1,9 @@
 //! The page's data, as `web/data.js` reads it. No part of quell's contract: it may change with the page.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use quell_event::account::AccountSummary;
 use quell_event::{Cause, NO_STACK};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::about::{About, NameSource};
 use crate::bins::Binner;
@@ -16,107 +15,8 @@ use crate::spent::SpentRows;
 /// A number that stands for "folded".
 const FOLDED_NUMBER: i64 = -1;
 
-/// The whole.
-#[derive(Serialize)]
-pub(crate) struct PageData<'a> {
-    title: String,
-    version: &'a str,
-    host: &'a str,
-    kernel: &'a str,
-    start_wall_ms: u64,
-    backend: &'a str,
-    duration_ns: u64,
-    cpus: u32,
-    notes: &'a [String],
-    counted: ExactCounts,
-    /// Where the time went, where that was looked at: of the whole trace.
-    account: Option<&'a AccountSummary>,
-    /// The same by stacks.
-    spent: Option<SpentRows>,
-    /// When bin 0 and step 0 begin, ns after the recording began.
-    origin_ns: i64,
-    /// First and last row, ns after the recording began.
-    from_ns: i64,
-    to_ns: i64,
-    bin_ns: u64,
-    bins_a_step: u64,
-    steps: u64,
-    causes: CauseColumns,
-    sites: SiteColumns,
-    pairs: PairColumns,
-    matrix: MatrixColumns,
-    spread: String,
-    shots: Option<ShotColumns>,
-    processes: BTreeMap<u32, String>,
-    frames: Vec<String>,
-    tree: StackTree,
-    regions: Vec<String>,
-    folded: FoldedCounts,
-}
-
-/// The exact counts: rows may be missing.
-#[derive(Serialize)]
-struct ExactCounts {
-    shootdowns: u64,
-    victims: u64,
-    lost: u64,
-    lost_known: bool,
-    lost_stacks: u64,
-    unseen: u64,
-}
-
-#[derive(Serialize)]
-struct CauseColumns {
-    name: Vec<&'static str>,
-    text: Vec<String>,
-    /// By bin.
-    cells: String,
-}
-
-#[derive(Serialize)]
-struct SiteColumns {
-    cause: Vec<u32>,
-    culprit: Vec<i64>,
-    region: Vec<i64>,
-    /// A node of the tree; −1 none, −2 folded.
-    stack: Vec<i32>,
-    cells: String,
-}
-
-#[derive(Serialize)]
-struct PairColumns {
-    culprit: Vec<i64>,
-    victim: Vec<i64>,
-    bystander: Vec<u8>,
-    cells: String,
-}
-
-#[derive(Serialize)]
-struct MatrixColumns {
-    group: u32,
-    from: Vec<u16>,
-    at: Vec<u16>,
-    cells: String,
-}
-
-#[derive(Serialize)]
-struct ShotColumns {
-    /// After bin 0 began.
-    t_ns: Vec<u64>,
-    cause: Vec<u32>,
-    culprit: Vec<u32>,
-    victims: Vec<u64>,
-    wait_ns: Vec<u64>,
-    stall_ns: Vec<u64>,
-}
-
-#[derive(Serialize)]
-struct FoldedCounts {
-    sites: u64,
-    pairs: u64,
-}
-
 /// Amounts of everything, and how many bytes they are.
+#[derive(Default)]
 pub(crate) struct PackedAmounts {
     causes: Cells,
     sites: Cells,
@@ -128,13 +28,7 @@ pub(crate) struct PackedAmounts {
 impl PackedAmounts {
     pub(crate) fn new(b: &Binner) -> Self {
         let (step, bin) = first_step_and_bin(b);
-        let mut packed = Self {
-            causes: Cells::default(),
-            sites: Cells::default(),
-            pairs: Cells::default(),
-            matrix: Cells::default(),
-            spread: Cells::default(),
-        };
+        let mut packed = Self::default();
         for cause in used_causes(b) {
             packed.causes.push_series(&b.timeline[cause as usize], bin);
         }
@@ -167,24 +61,19 @@ impl PackedAmounts {
 }
 
 /// Names of everything, and how many bytes they are.
+#[derive(Default)]
 pub(crate) struct PackedNames {
     frames: UniqueTexts,
     regions: UniqueTexts,
     tree: StackTree,
-    /// Of each site.
+    /// Of each site: a node of the tree; −1 none, −2 folded.
     stack: Vec<i32>,
     region: Vec<i64>,
 }
 
 impl PackedNames {
     pub(crate) fn new(b: &Binner, names: &dyn NameSource) -> Self {
-        let mut named = Self {
-            frames: UniqueTexts::default(),
-            regions: UniqueTexts::default(),
-            tree: StackTree::default(),
-            stack: Vec::new(),
-            region: Vec::new(),
-        };
+        let mut named = Self::default();
         for e in b.sites.live_entries() {
             let stack = match e.key.stack {
                 OTHER_STACK => -2,
@@ -231,146 +120,114 @@ fn used_causes(b: &Binner) -> Vec<Cause> {
     used
 }
 
-/// Everything together.
-pub(crate) fn page_data<'a>(
+/// A figure of each of these things.
+fn column<T, N: Into<Value>>(things: &[T], figure: impl Fn(&T) -> N) -> Value {
+    things.iter().map(|thing| figure(thing).into()).collect()
+}
+
+/// Everything together. Times are ns after the recording began, where nothing else is said.
+pub(crate) fn page_data(
     b: &Binner,
-    about: &About<'a>,
+    about: &About<'_>,
     names: &dyn NameSource,
     packed: &PackedAmounts,
     mut named: PackedNames,
-) -> PageData<'a> {
+) -> Value {
     let spent = SpentRows::new(about.costs, names, &mut named.frames, &mut named.tree);
     let s = about.summary;
     let used = used_causes(b);
-    let place: HashMap<Cause, u32> = used.iter().copied().zip(0u32..).collect();
-    let origin_abs = first_step_and_bin(b).0 << b.step_log2;
-    let relative = |t: u64| {
-        i64::try_from(i128::from(t) - i128::from(about.start_monotonic_ns)).unwrap_or(i64::MAX)
-    };
-    let (from, to) = b
-        .range
-        .unwrap_or((about.start_monotonic_ns, about.start_monotonic_ns));
+    let places: HashMap<Cause, u32> = used.iter().copied().zip(0u32..).collect();
+    let place = |cause: &Cause| places.get(cause).copied().unwrap_or(0);
+    let origin = first_step_and_bin(b).0 << b.step_log2;
+    let start = about.start_monotonic_ns;
+    let relative = |t: u64| i64::try_from(i128::from(t) - i128::from(start)).unwrap_or(i64::MAX);
+    let (from, to) = b.range.unwrap_or((start, start));
     let number = |n: Option<u32>| n.map_or(FOLDED_NUMBER, i64::from);
-    let mut sites = SiteColumns {
-        cause: Vec::new(),
-        culprit: Vec::new(),
-        region: named.region,
-        stack: named.stack,
-        cells: packed.sites.to_base64(),
+    let sites: Vec<_> = b.sites.live_entries().map(|e| e.key).collect();
+    let pairs: Vec<_> = b.pairs.live_entries().map(|e| e.key).collect();
+    let matrix: Vec<_> = b.matrix.pairs().live_entries().map(|e| e.key).collect();
+    let shots = b.shots.kept();
+    let name = |pid: u32| {
+        let known = names.process(pid).filter(|name| !name.is_empty());
+        known.unwrap_or_else(|| {
+            b.comms
+                .get(&pid)
+                .map_or_else(String::new, |c| c.as_text().into_owned())
+        })
     };
-    let mut processes = BTreeMap::new();
-    let mut name = |pid: Option<u32>| {
-        let Some(pid) = pid else { return };
-        processes.entry(pid).or_insert_with(|| {
-            let comm = || {
-                b.comms
-                    .get(&pid)
-                    .map_or_else(String::new, |c| c.as_text().into_owned())
-            };
-            names
-                .process(pid)
-                .filter(|n| !n.is_empty())
-                .unwrap_or_else(comm)
-        });
-    };
-    for e in b.sites.live_entries() {
-        sites
-            .cause
-            .push(place.get(&e.key.cause).copied().unwrap_or(0));
-        sites.culprit.push(number(e.key.culprit));
-        name(e.key.culprit);
-    }
-    let mut pairs = PairColumns {
-        culprit: Vec::new(),
-        victim: Vec::new(),
-        bystander: Vec::new(),
-        cells: packed.pairs.to_base64(),
-    };
-    for e in b.pairs.live_entries() {
-        pairs.culprit.push(number(e.key.culprit));
-        pairs.victim.push(number(e.key.victim));
-        pairs.bystander.push(u8::from(e.key.bystander));
-        name(e.key.culprit);
-        name(e.key.victim);
-    }
-    let shots = b.shots.kept().map(|kept| ShotColumns {
-        t_ns: kept
-            .iter()
-            .map(|s| s.t_ns.saturating_sub(origin_abs))
-            .collect(),
-        cause: kept
-            .iter()
-            .map(|s| place.get(&s.cause).copied().unwrap_or(0))
-            .collect(),
-        culprit: kept.iter().map(|s| s.culprit).collect(),
-        victims: kept.iter().map(|s| s.victims).collect(),
-        wait_ns: kept.iter().map(|s| s.wait_ns).collect(),
-        stall_ns: kept.iter().map(|s| s.stall_ns).collect(),
-    });
-    if let Some(kept) = b.shots.kept() {
-        kept.iter().for_each(|s| name(Some(s.culprit)));
-    }
-    PageData {
-        title: cut_name(about.title),
-        version: about.version,
-        host: about.host,
-        kernel: about.kernel,
-        start_wall_ms: about.start_wall_ns / 1_000_000,
-        backend: &s.backend,
-        duration_ns: s.duration_ns,
-        cpus: s.cpus,
-        notes: about.notes,
-        counted: ExactCounts {
-            shootdowns: s.shootdowns,
-            victims: s.victims,
-            lost: s.lost,
-            lost_known: s.lost_known,
-            lost_stacks: s.lost_stacks,
-            unseen: b.unseen,
+    let mentioned = (sites.iter().map(|s| s.culprit))
+        .chain(pairs.iter().flat_map(|p| [p.culprit, p.victim]))
+        .chain(shots.into_iter().flatten().map(|s| Some(s.culprit)));
+    let pids: BTreeSet<u32> = mentioned.flatten().collect();
+    let processes: BTreeMap<u32, String> = pids.into_iter().map(|pid| (pid, name(pid))).collect();
+    json!({
+        "title": cut_name(about.title),
+        "version": about.version,
+        "host": about.host,
+        "kernel": about.kernel,
+        "start_wall_ms": about.start_wall_ns / 1_000_000,
+        "backend": s.backend,
+        "duration_ns": s.duration_ns,
+        "cpus": s.cpus,
+        "notes": about.notes,
+        // The exact counts: rows may be missing.
+        "counted": {
+            "shootdowns": s.shootdowns,
+            "victims": s.victims,
+            "lost": s.lost,
+            "lost_known": s.lost_known,
+            "lost_stacks": s.lost_stacks,
+            "unseen": b.unseen,
         },
-        account: s.account.as_ref(),
-        spent,
-        origin_ns: relative(origin_abs),
-        from_ns: relative(from),
-        to_ns: relative(to),
-        bin_ns: 1 << b.bin_log2,
-        bins_a_step: 1 << (b.step_log2 - b.bin_log2),
-        steps: b.step_count(),
-        causes: CauseColumns {
-            name: used.iter().map(|c| c.name()).collect(),
-            text: used
-                .iter()
-                .map(|c| {
-                    c.describe()
-                        .split_whitespace()
-                        .collect::<Vec<_>>()
-                        .join(" ")
-                })
-                .collect(),
-            cells: packed.causes.to_base64(),
+        // Where the time went, where that was looked at, and the same by stacks: of the whole trace.
+        "account": s.account,
+        "spent": spent,
+        // When bin 0 and step 0 begin; the first and the last row.
+        "origin_ns": relative(origin),
+        "from_ns": relative(from),
+        "to_ns": relative(to),
+        "bin_ns": 1u64 << b.bin_log2,
+        "bins_a_step": 1u64 << (b.step_log2 - b.bin_log2),
+        "steps": b.step_count(),
+        "causes": {
+            "name": column(&used, |c| c.name()),
+            "text": column(&used, |c| c.describe().split_whitespace().collect::<Vec<_>>().join(" ")),
+            // By bin; all others by step.
+            "cells": packed.causes.to_base64(),
         },
-        sites,
-        pairs,
-        matrix: MatrixColumns {
-            group: b.matrix.cpus_per_group(),
-            from: b
-                .matrix
-                .pairs()
-                .live_entries()
-                .map(|e| e.key.from)
-                .collect(),
-            at: b.matrix.pairs().live_entries().map(|e| e.key.at).collect(),
-            cells: packed.matrix.to_base64(),
+        "sites": {
+            "cause": column(&sites, |s| place(&s.cause)),
+            "culprit": column(&sites, |s| number(s.culprit)),
+            "region": named.region,
+            "stack": named.stack,
+            "cells": packed.sites.to_base64(),
         },
-        spread: packed.spread.to_base64(),
-        shots,
-        processes,
-        frames: named.frames.list,
-        tree: named.tree,
-        regions: named.regions.list,
-        folded: FoldedCounts {
-            sites: b.sites.folded_count(),
-            pairs: b.pairs.folded_count(),
+        "pairs": {
+            "culprit": column(&pairs, |p| number(p.culprit)),
+            "victim": column(&pairs, |p| number(p.victim)),
+            "bystander": column(&pairs, |p| u8::from(p.bystander)),
+            "cells": packed.pairs.to_base64(),
         },
-    }
+        "matrix": {
+            "group": b.matrix.cpus_per_group(),
+            "from": column(&matrix, |p| p.from),
+            "at": column(&matrix, |p| p.at),
+            "cells": packed.matrix.to_base64(),
+        },
+        "spread": packed.spread.to_base64(),
+        // After bin 0 began.
+        "shots": shots.map(|shots| json!({
+            "t_ns": column(shots, |s| s.t_ns.saturating_sub(origin)),
+            "cause": column(shots, |s| place(&s.cause)),
+            "culprit": column(shots, |s| s.culprit),
+            "victims": column(shots, |s| s.victims),
+            "wait_ns": column(shots, |s| s.wait_ns),
+            "stall_ns": column(shots, |s| s.stall_ns),
+        })),
+        "processes": processes,
+        "frames": named.frames.list,
+        "tree": named.tree,
+        "regions": named.regions.list,
+        "folded": {"sites": b.sites.folded_count(), "pairs": b.pairs.folded_count()},
+    })
 }
