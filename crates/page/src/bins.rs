@@ -11,7 +11,7 @@ use crate::limits::PageLimits;
 use crate::matrix::CpuMatrix;
 use crate::series::StepSeries;
 use crate::shots::ShotList;
-use crate::spread::SpreadSeries;
+use crate::spread::StepSpread;
 
 /// The finest bin: 2^10 ns, which no shootdown is much shorter than.
 const FINEST_LOG2: u32 = 10;
@@ -28,13 +28,13 @@ pub struct Binner {
     pub(crate) bin_log2: u32,
     pub(crate) step_log2: u32,
     /// By bin and cause: shootdowns, victims, wait, stall.
-    pub(crate) timeline: Vec<StepSeries<4>>,
+    pub(crate) timeline: Vec<StepSeries<[u64; 4]>>,
     /// Shootdowns, victims, wait, stall.
     pub(crate) sites: FoldingMap<Site, 4>,
     /// Hits, stall.
     pub(crate) pairs: FoldingMap<CulpritVictimPair, 2>,
     pub(crate) matrix: CpuMatrix,
-    pub(crate) spread: SpreadSeries,
+    pub(crate) spread: StepSeries<StepSpread>,
     pub(crate) shots: ShotList,
     /// Names of threads, for processes that nobody else names.
     pub(crate) comms: HashMap<u32, Comm, ahash::RandomState>,
@@ -55,7 +55,7 @@ impl Binner {
             sites: FoldingMap::default(),
             pairs: FoldingMap::default(),
             matrix: CpuMatrix::default(),
-            spread: SpreadSeries::default(),
+            spread: StepSeries::default(),
             shots: ShotList::new(limits.shots),
             comms: HashMap::default(),
             unseen: 0,
@@ -81,7 +81,7 @@ impl Binner {
         }
         self.shots.take(row);
         if first {
-            self.spread.record_time(step, 0, row.wait_ns);
+            self.spread.at(step).0.record_time(0, row.wait_ns);
         }
         if row.is_unseen() {
             self.unseen += 1;
@@ -92,8 +92,9 @@ impl Binner {
     }
 
     fn add_hit(&mut self, row: &EventRow, step: u64, stall: u64) {
-        self.spread.record_time(step, 1, u64::from(row.delay_ns));
-        self.spread.record_time(step, 2, stall);
+        let (spread, _) = self.spread.at(step);
+        spread.record_time(1, u64::from(row.delay_ns));
+        spread.record_time(2, stall);
         let pair = CulpritVictimPair {
             culprit: Some(row.pid),
             victim: Some(row.victim_pid),

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::series::StepSeries;
-use crate::spread::SpreadSeries;
+use crate::spread::StepSpread;
 
 /// Numbers, packed.
 #[derive(Default)]
@@ -26,7 +26,11 @@ impl Cells {
     }
 
     /// A series: how many amounts, then each as the distance from the step before, and its numbers.
-    pub(crate) fn push_series<const N: usize>(&mut self, series: &StepSeries<N>, first: u64) {
+    pub(crate) fn push_series<const N: usize>(
+        &mut self,
+        series: &StepSeries<[u64; N]>,
+        first: u64,
+    ) {
         self.push_number(series.cells().len() as u64);
         let mut before = first;
         for (step, amount) in series.cells() {
@@ -38,9 +42,9 @@ impl Cells {
 
     /// All spreads: for each step its number, and for each kind the largest value, how many buckets
     /// are in use, and each as the distance from the bucket before, and its count.
-    pub(crate) fn push_spread(&mut self, spread: &SpreadSeries, first: u64) {
-        self.push_number(spread.steps().len() as u64);
-        for (step, dist) in spread.steps() {
+    pub(crate) fn push_spread(&mut self, spread: &StepSeries<StepSpread>, first: u64) {
+        self.push_number(spread.cells().len() as u64);
+        for (step, dist) in spread.cells() {
             self.push_number(step.saturating_sub(first));
             for (counts, max) in dist.counts.iter().zip(dist.max) {
                 let used = || counts.iter().enumerate().filter(|(_, n)| **n > 0);

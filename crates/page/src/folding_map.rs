@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::series::{StepSeries, add_saturating};
+use crate::series::{StepAmount as _, StepSeries};
 
 /// A key, and the coarser key under which it is counted where there are too many.
 pub(crate) trait FoldKey: Copy + Eq + Hash {
@@ -16,7 +16,7 @@ pub(crate) trait FoldKey: Copy + Eq + Hash {
 /// One of them.
 pub(crate) struct FoldEntry<K, const N: usize> {
     pub(crate) key: K,
-    pub(crate) series: StepSeries<N>,
+    pub(crate) series: StepSeries<[u64; N]>,
     pub(crate) total: [u64; N],
     /// Where it was folded into.
     into: Option<u32>,
@@ -60,7 +60,7 @@ impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
             }
         };
         let entry = &mut self.entries[id as usize];
-        add_saturating(&mut entry.total, amount);
+        entry.total.add(amount);
         self.cells += usize::from(entry.series.add(step, amount));
         self.ids.len() > known
     }
@@ -148,7 +148,7 @@ impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
         let target = &mut self.entries[into as usize];
         let had = target.series.cells().len();
         target.series.merge(&series);
-        add_saturating(&mut target.total, &total);
+        target.total.add(&total);
         self.cells = self.cells + target.series.cells().len() - had - series.cells().len();
         self.live -= 1;
         self.folded += 1;
@@ -156,9 +156,8 @@ impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
 
     /// Those of one detail, by their share of all amounts.
     fn smallest_ids(&self, detail: u8) -> Vec<u32> {
-        let mut all = [0; N];
-        self.live_entries()
-            .for_each(|e| add_saturating(&mut all, &e.total));
+        let mut all = [0u64; N];
+        self.live_entries().for_each(|e| all.add(&e.total));
         let share = |e: &FoldEntry<K, N>| -> f64 {
             let parts = e.total.iter().zip(&all);
             parts.map(|(&n, &all)| n as f64 / all.max(1) as f64).sum()

@@ -144,7 +144,7 @@ proptest! {
         }
         let then = || rows.iter().filter(|r| r.t_ns >> b.step_log2 == step);
         prop_assert_eq!(sum, amounts(then()));
-        let spread = b.spread.steps().iter().find(|s| s.0 == step).map_or(0, |s| s.1.counts[0].iter().sum());
+        let spread = b.spread.cells().iter().find(|s| s.0 == step).map_or(0, |s| s.1.counts[0].iter().sum());
         prop_assert_eq!(spread, then().filter(|r| r.is_first()).count() as u64);
         prop_assert!(b.step_log2 >= b.bin_log2);
     }
