@@ -225,9 +225,9 @@ pub(crate) fn page_data(
             "stall_ns": column(shots, |s| s.stall_ns),
         })),
         "processes": processes,
-        "frames": named.frames.list,
+        "frames": Value::from_iter(named.frames.list),
         "tree": named.tree,
-        "regions": named.regions.list,
+        "regions": Value::from_iter(named.regions.list),
         "folded": {"sites": b.sites.folded_count(), "pairs": b.pairs.folded_count()},
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use indexmap::IndexSet;
 use serde::Serialize;
 
 /// Longer names are cut, in characters: C++ has some of many thousand.
@@ -12,8 +13,7 @@ const MAX_STACK_DEPTH: usize = 128;
 /// Texts, each once.
 #[derive(Default)]
 pub(crate) struct UniqueTexts {
-    ids: HashMap<String, u32, ahash::RandomState>,
-    pub(crate) list: Vec<String>,
+    pub(crate) list: IndexSet<String, ahash::RandomState>,
     pub(crate) bytes: usize,
 }
 
@@ -21,10 +21,9 @@ impl UniqueTexts {
     /// The number of a text.
     pub(crate) fn id(&mut self, text: &str) -> u32 {
         let text = cut_name(text);
-        if let Some(&id) = self.ids.get(&text) {
-            return id;
+        if let Some(id) = self.list.get_index_of(&text) {
+            return id as u32;
         }
-        let id = self.list.len() as u32;
         // JSON may need six characters for one that is escaped.
         self.bytes += text
             .chars()
@@ -37,9 +36,7 @@ impl UniqueTexts {
             })
             .sum::<usize>()
             + 3;
-        self.ids.insert(text.clone(), id);
-        self.list.push(text);
-        id
+        self.list.insert_full(text).0 as u32
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexSet;
 use quell_event::trace::StackCost;
 use quell_event::{Mechanism, MechanismPart};
 use serde::Serialize;
@@ -35,16 +36,6 @@ pub(crate) struct SpentRows {
     blocked_ns: Vec<u64>,
 }
 
-fn index_of<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
-    match all.iter().position(|known| *known == one) {
-        Some(at) => at,
-        None => {
-            all.push(one);
-            all.len() - 1
-        }
-    }
-}
-
 impl SpentRows {
     /// The rows of stacks' costs; `None` where nothing cost time. Names of frames go to `texts`, and stacks into the tree.
     pub(crate) fn new(
@@ -63,6 +54,7 @@ impl SpentRows {
         // Folded stacks share one row.
         let mut rows: BTreeMap<(u32, Mechanism, MechanismPart, i32), [u64; 2]> = BTreeMap::new();
         let mut spent = Self::default();
+        let (mut mechanisms, mut parts) = (IndexSet::new(), IndexSet::new());
         for (n, cost) in costs.into_iter().enumerate() {
             let full = n >= MAX_STACKS || texts.bytes + tree.json_bytes() - before > MAX_NAME_BYTES;
             let stack = match cost.stack.and_then(|id| i32::try_from(id).ok()) {
@@ -72,7 +64,7 @@ impl SpentRows {
                     .map_or(-1, |frames| tree.add(texts, &frames)),
                 None => -1,
             };
-            index_of(&mut spent.mechanisms, cost.mechanism.name());
+            mechanisms.insert(cost.mechanism.name());
             spent
                 .processes
                 .entry(cost.pid)
@@ -84,16 +76,19 @@ impl SpentRows {
         }
         for ((pid, mechanism, part, stack), [cpu_ns, blocked_ns]) in rows {
             spent.pid.push(pid);
-            let mechanism = index_of(&mut spent.mechanisms, mechanism.name());
-            spent.mechanism.push(mechanism);
+            spent
+                .mechanism
+                .push(mechanisms.insert_full(mechanism.name()).0);
             spent.part.push(match part {
                 MechanismPart::Other => -1,
-                part => i64::try_from(index_of(&mut spent.parts, part.name())).unwrap_or(-1),
+                part => parts.insert_full(part.name()).0 as i64,
             });
             spent.stack.push(stack);
             spent.cpu_ns.push(cpu_ns);
             spent.blocked_ns.push(blocked_ns);
         }
+        spent.mechanisms = mechanisms.into_iter().collect();
+        spent.parts = parts.into_iter().collect();
         Some(spent)
     }
 }

@@ -9,6 +9,7 @@ mod tests;
 
 use std::io;
 
+use indexmap::IndexSet;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -92,7 +93,7 @@ struct Data<'a> {
 pub fn write(shown: Vec<Shown>, version: &str, out: &mut dyn io::Write) -> io::Result<()> {
     let of_each = shown.into_iter().map(|s| (s.result, s.beside));
     let (mut results, beside): (Vec<Value>, Vec<_>) = of_each.unzip();
-    let mut classes = Vec::new();
+    let mut classes = IndexSet::new();
     for result in &mut results {
         pack::pack_timelines(result, &mut classes);
     }
@@ -103,7 +104,7 @@ pub fn write(shown: Vec<Shown>, version: &str, out: &mut dyn io::Write) -> io::R
     let title = cut_name(&format!("quell lab: {}", names.join(", ")));
     let data = Data {
         version,
-        classes,
+        classes: classes.into_iter().collect(),
         results,
         beside,
     };

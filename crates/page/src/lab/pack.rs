@@ -1,13 +1,14 @@
 //! Timelines as bytes in base64: distances and lengths, most of which fit into two bytes. `web/results.js` reads
 //! them.
 
+use indexmap::IndexSet;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cells::Cells;
 
 /// Packs the timelines of every arm; `classes` gets the names of the classes in them, each once.
-pub(super) fn pack_timelines(result: &mut Value, classes: &mut Vec<String>) {
+pub(super) fn pack_timelines(result: &mut Value, classes: &mut IndexSet<String>) {
     let arms = result.get_mut("arms").and_then(Value::as_object_mut);
     for arm in arms.into_iter().flat_map(|arms| arms.values_mut()) {
         let mut gaps: Vec<(u64, u64, String, bool)> = take_array(arm, "timeline");
@@ -23,7 +24,8 @@ pub(super) fn pack_timelines(result: &mut Value, classes: &mut Vec<String>) {
         for (begin, ns, class, caused) in gaps {
             cells.push_number(begin - before);
             cells.push_number(ns);
-            cells.push_number(class_number(classes, class) * 2 + u64::from(caused));
+            let class = classes.insert_full(class).0 as u64;
+            cells.push_number(class * 2 + u64::from(caused));
             before = begin;
         }
         arm.insert("timeline".to_owned(), cells.to_base64().into());
@@ -44,13 +46,4 @@ fn take_array<T: DeserializeOwned>(arm: &mut Value, key: &str) -> Vec<T> {
     let value = arm.get_mut(key).map(Value::take);
     let list = value.and_then(|v| serde_json::from_value(v).ok());
     list.unwrap_or_default()
-}
-
-fn class_number(classes: &mut Vec<String>, class: String) -> u64 {
-    let place = classes.iter().position(|c| *c == class);
-    let place = place.unwrap_or_else(|| {
-        classes.push(class);
-        classes.len() - 1
-    });
-    place as u64
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use indexmap::IndexSet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -35,7 +36,7 @@ proptest! {
     ) {
         let ops: Vec<(u64, u64)> = ops.iter().map(|(begin, ns)| (*begin, begin + ns)).collect();
         let mut result = json!({"arms": {"real": {"timeline": gaps, "timeline_ops": ops}}});
-        let mut classes = Vec::new();
+        let mut classes = IndexSet::new();
         pack::pack_timelines(&mut result, &mut classes);
         let packed = numbers(&result["arms"]["real"]["timeline"]);
         let mut at = 0;
@@ -66,7 +67,7 @@ fn odd_results_are_packed() {
         json!({"arms": {"real": {"timeline": [[1, 2]], "timeline_ops": "x"}}}),
     ] {
         let mut result = odd;
-        pack::pack_timelines(&mut result, &mut Vec::new());
+        pack::pack_timelines(&mut result, &mut IndexSet::new());
         let real = &result["arms"]["real"];
         if real.is_object() {
             assert_eq!(numbers(&real["timeline"]), [0]);
