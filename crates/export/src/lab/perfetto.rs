@@ -3,14 +3,10 @@
 
 use std::io::Write;
 
-use anyhow::Context as _;
-
 use super::Timeline;
-use crate::perfetto::proto::{
-    self, Arg, ArgValue, Clock, ClockSnapshot, Interned, InternedData, Packet, PacketData,
-    PacketDefaults, TrackDescriptor, TrackEvent,
-};
-use crate::perfetto::{CLOCK_MONOTONIC, CLOCK_REALTIME, NEEDS_STATE, SEQUENCE_ID, STATE_CLEARED};
+use crate::perfetto::names::intern_entry;
+use crate::perfetto::packets::PacketWriter;
+use crate::perfetto::proto::{self, Arg, ArgValue, InternedData, TrackDescriptor, TrackEvent};
 
 /// When blocks begin: not 0, which a clock snapshot could as well mean as "none".
 pub(super) const BEGIN_NS: u64 = 1_000_000_000;
@@ -37,13 +33,13 @@ pub fn write(all: &[Timeline<'_>], wall_ns: u64, out: &mut dyn Write) -> anyhow:
             names.push(gap.class);
         }
     }
+    let mut packets = PacketWriter::new(out);
+    packets.write_preamble(interned_names(&names), BEGIN_NS, wall_ns)?;
     let mut packets = LabPackets {
-        out,
-        buffer: Vec::new(),
+        packets,
         last: 0,
         names,
     };
-    packets.write_preamble(wall_ns)?;
     let mut group: Option<(usize, u64)> = None;
     for timeline in all {
         let parent = match group {
@@ -57,8 +53,7 @@ pub fn write(all: &[Timeline<'_>], wall_ns: u64, out: &mut dyn Write) -> anyhow:
 }
 
 struct LabPackets<'a> {
-    out: &'a mut dyn Write,
-    buffer: Vec<u8>,
+    packets: PacketWriter<'a>,
     /// The last number of a track.
     last: u64,
     /// Of slices; their number is their place and one.
@@ -69,44 +64,6 @@ struct LabPackets<'a> {
 type Slice = (u64, u64, TrackEvent);
 
 impl LabPackets<'_> {
-    fn write_preamble(&mut self, wall_ns: u64) -> anyhow::Result<()> {
-        let interned = |iid: u64, text: &str| Interned {
-            iid: Some(iid),
-            text: Some(text.to_owned()),
-        };
-        let names = (1..).zip(&self.names).map(|(iid, n)| interned(iid, n));
-        let interned = InternedData {
-            event_names: names.collect(),
-            arg_names: vec![interned(CAUSED_IID, CAUSED_ARGUMENT)],
-            strings: Vec::new(),
-        };
-        self.write_packet(Packet {
-            flags: Some(STATE_CLEARED),
-            first: Some(true),
-            defaults: Some(PacketDefaults {
-                clock: Some(CLOCK_MONOTONIC),
-            }),
-            interned: Some(interned),
-            ..Packet::default()
-        })?;
-        let clock = |id, ns| Clock {
-            id: Some(id),
-            timestamp: Some(ns),
-        };
-        let snapshot = ClockSnapshot {
-            clocks: vec![
-                clock(CLOCK_MONOTONIC, BEGIN_NS),
-                clock(CLOCK_REALTIME, wall_ns),
-            ],
-            primary: Some(CLOCK_MONOTONIC),
-        };
-        self.write_packet(Packet {
-            timestamp: Some(BEGIN_NS),
-            data: Some(PacketData::ClockSnapshot(snapshot)),
-            ..Packet::default()
-        })
-    }
-
     /// Writes a track that holds others, in the order in which these are written.
     fn write_group(&mut self, parent: Option<u64>, name: &str) -> anyhow::Result<u64> {
         self.write_track(parent, name, Some(proto::BY_RANK))
@@ -127,7 +84,7 @@ impl LabPackets<'_> {
             rank: i32::try_from(self.last).ok(),
             ..TrackDescriptor::default()
         };
-        self.write_packet(track.into())?;
+        self.packets.write_packet(track.into())?;
         Ok(self.last)
     }
 
@@ -158,6 +115,7 @@ impl LabPackets<'_> {
     /// Slices on one track, or on several of one name where they overlap: Perfetto draws those as one.
     fn write_slices(&mut self, arm: u64, name: &str, mut slices: Vec<Slice>) -> anyhow::Result<()> {
         slices.sort_by_key(|s| (s.0, s.1));
+        let at = |since_begin: u64| BEGIN_NS.saturating_add(since_begin);
         let mut lanes: Vec<(u64, u64)> = Vec::new();
         for (begin, end, event) in slices {
             let full = lanes.len() == MAX_OVERLAP_TRACKS;
@@ -173,37 +131,18 @@ impl LabPackets<'_> {
                     uuid
                 }
             };
-            let opening = TrackEvent {
-                kind: Some(proto::SLICE_BEGIN),
-                track_uuid: Some(uuid),
-                ..event
-            };
-            self.write_event(begin, opening)?;
-            let closing = TrackEvent {
-                kind: Some(proto::SLICE_END),
-                track_uuid: Some(uuid),
-                ..TrackEvent::default()
-            };
-            self.write_event(end, closing)?;
+            self.packets
+                .write_slice(uuid, at(begin), at(end), event, None)?;
         }
         Ok(())
     }
+}
 
-    fn write_event(&mut self, since_ns: u64, event: TrackEvent) -> anyhow::Result<()> {
-        self.write_packet(Packet {
-            timestamp: Some(BEGIN_NS.saturating_add(since_ns)),
-            flags: Some(NEEDS_STATE),
-            data: Some(PacketData::TrackEvent(event)),
-            ..Packet::default()
-        })
-    }
-
-    fn write_packet(&mut self, mut packet: Packet) -> anyhow::Result<()> {
-        packet.sequence = Some(SEQUENCE_ID);
-        self.buffer.clear();
-        proto::encode_packet(&packet, &mut self.buffer);
-        self.out
-            .write_all(&self.buffer)
-            .context("can't write the Perfetto trace")
+fn interned_names(names: &[&str]) -> InternedData {
+    let names = (1..).zip(names);
+    InternedData {
+        event_names: names.map(|(iid, name)| intern_entry(iid, *name)).collect(),
+        arg_names: vec![intern_entry(CAUSED_IID, CAUSED_ARGUMENT)],
+        strings: Vec::new(),
     }
 }

@@ -6,31 +6,22 @@
 
 mod counters;
 mod events;
-mod names;
+pub(crate) mod names;
+pub(crate) mod packets;
 pub(crate) mod proto;
 mod tracks;
 
 use std::io::Write;
 
-use anyhow::Context as _;
-use prost::Message as _;
 use quell_event::Comm;
-use quell_event::trace::{EventRow, SampleRow, TraceMeta, WaitRow};
+use quell_event::trace::{EventRow, SampleRow, WaitRow};
 
 use crate::{Rows, Stacks};
 use counters::CounterBins;
 use names::InternedNames;
-use proto::{Clock, ClockSnapshot, Packet, PacketData, PacketDefaults, TrackEvent};
+use packets::PacketWriter;
+use proto::TrackEvent;
 use tracks::{CpuSide, Spot, ThreadAct, ThreadId, Tracks};
-
-/// All packets are of one sequence, so that each interned name is written once.
-pub(crate) const SEQUENCE_ID: u32 = 1;
-/// `BUILTIN_CLOCK_REALTIME` and `BUILTIN_CLOCK_MONOTONIC` of perfetto's `builtin_clock.proto`.
-pub(crate) const CLOCK_REALTIME: u32 = 1;
-pub(crate) const CLOCK_MONOTONIC: u32 = 3;
-/// `SEQ_INCREMENTAL_STATE_CLEARED` and `SEQ_NEEDS_INCREMENTAL_STATE` of `trace_packet.proto`.
-pub(crate) const STATE_CLEARED: u32 = 1;
-pub(crate) const NEEDS_STATE: u32 = 2;
 
 /// Writes the trace as a `perfetto.protos.Trace`.
 ///
@@ -38,15 +29,17 @@ pub(crate) const NEEDS_STATE: u32 = 2;
 ///
 /// If the trace can't be read or `out` can't be written.
 pub fn write(rows: &Rows<'_>, stacks: &Stacks, out: &mut dyn Write) -> anyhow::Result<()> {
+    let meta = rows.meta();
+    let begin = meta.start_monotonic_ns;
+    let mut packets = PacketWriter::new(out);
+    packets.write_preamble(names::fixed_names(), begin, meta.start_wall_ns)?;
+    packets.write_packet(tracks::root_track().into())?;
     let mut packets = TracePackets {
-        out,
-        buffer: Vec::new(),
+        packets,
         last_flow: 0,
         tracks: Tracks::default(),
         names: InternedNames::new(stacks),
     };
-    packets.write_preamble(rows.meta())?;
-    let begin = rows.meta().start_monotonic_ns;
     let mut counters = CounterBins::new(begin, 1);
     rows.each_shootdown(|shootdown| {
         count_shootdown(shootdown, &mut counters);
@@ -97,44 +90,13 @@ fn count_shootdown(rows: &[EventRow], counters: &mut CounterBins<2>) {
 
 /// The packets as they are written.
 struct TracePackets<'a> {
-    out: &'a mut dyn Write,
-    buffer: Vec<u8>,
+    packets: PacketWriter<'a>,
     last_flow: u64,
     tracks: Tracks,
     names: InternedNames<'a>,
 }
 
 impl TracePackets<'_> {
-    /// Writes the packets that hold for all others: the clock, and the names that are known beforehand.
-    fn write_preamble(&mut self, meta: &TraceMeta) -> anyhow::Result<()> {
-        self.write_packet(Packet {
-            flags: Some(STATE_CLEARED),
-            first: Some(true),
-            defaults: Some(PacketDefaults {
-                clock: Some(CLOCK_MONOTONIC),
-            }),
-            interned: Some(names::fixed_names()),
-            ..Packet::default()
-        })?;
-        let clock = |id, ns| Clock {
-            id: Some(id),
-            timestamp: Some(ns),
-        };
-        let snapshot = ClockSnapshot {
-            clocks: vec![
-                clock(CLOCK_MONOTONIC, meta.start_monotonic_ns),
-                clock(CLOCK_REALTIME, meta.start_wall_ns),
-            ],
-            primary: Some(CLOCK_MONOTONIC),
-        };
-        self.write_packet(Packet {
-            timestamp: Some(meta.start_monotonic_ns),
-            data: Some(PacketData::ClockSnapshot(snapshot)),
-            ..Packet::default()
-        })?;
-        self.write_packet(tracks::root_track().into())
-    }
-
     /// The culprit's slice, and one for each victim that was seen, at which an arrow ends.
     fn write_shootdown(&mut self, rows: &[EventRow]) -> anyhow::Result<()> {
         let Some(culprit) = rows.first() else {
@@ -204,12 +166,8 @@ impl TracePackets<'_> {
         };
         let uuid = self.tracks.thread_track(thread, &sample.comm.as_text());
         self.new_tracks()?;
-        let event = TrackEvent {
-            track_uuid: Some(uuid),
-            kind: Some(proto::TYPE_INSTANT),
-            ..events::sample_mark(sample, &mut self.names)
-        };
-        self.write_event(sample.t_ns, event)
+        let event = events::sample_mark(sample, &mut self.names);
+        self.write_instant(uuid, sample.t_ns, event)
     }
 
     /// Tracks of counters, with all their values.
@@ -219,9 +177,9 @@ impl TracePackets<'_> {
         of: [(&str, i32); N],
     ) -> anyhow::Result<()> {
         for (track, values) in counters.counter_tracks(of, || self.tracks.new_number()) {
-            self.write_packet(track.into())?;
+            self.packets.write_packet(track.into())?;
             for (t_ns, value) in values {
-                self.write_event(t_ns, value)?;
+                self.packets.write_event(t_ns, value, None)?;
             }
         }
         Ok(())
@@ -230,7 +188,7 @@ impl TracePackets<'_> {
     /// Describes tracks before they are used.
     fn new_tracks(&mut self) -> anyhow::Result<()> {
         for track in self.tracks.take_new() {
-            self.write_packet(track.into())?;
+            self.packets.write_packet(track.into())?;
         }
         Ok(())
     }
@@ -253,44 +211,23 @@ impl TracePackets<'_> {
         spot: Spot,
         start: u64,
         end: u64,
-        mut event: TrackEvent,
+        event: TrackEvent,
     ) -> anyhow::Result<()> {
         self.new_tracks()?;
-        let (uuid, kind) = match spot {
-            Spot::Slice(uuid) => (uuid, proto::SLICE_BEGIN),
-            Spot::Instant(uuid) => (uuid, proto::TYPE_INSTANT),
+        let uuid = match spot {
+            Spot::Slice(uuid) => uuid,
+            Spot::Instant(uuid) => return self.write_instant(uuid, start, event),
         };
-        (event.track_uuid, event.kind) = (Some(uuid), Some(kind));
-        self.write_event(start, event)?;
-        if kind == proto::TYPE_INSTANT {
-            return Ok(());
-        }
-        let ending = TrackEvent {
-            kind: Some(proto::SLICE_END),
-            track_uuid: Some(uuid),
-            ..TrackEvent::default()
-        };
-        self.write_event(end, ending)
+        let new_names = self.names.take_new();
+        self.packets.write_slice(uuid, start, end, event, new_names)
     }
 
-    fn write_event(&mut self, t_ns: u64, event: TrackEvent) -> anyhow::Result<()> {
-        let interned = self.names.take_new();
-        self.write_packet(Packet {
-            timestamp: Some(t_ns),
-            flags: Some(NEEDS_STATE),
-            interned,
-            data: Some(PacketData::TrackEvent(event)),
-            ..Packet::default()
-        })
-    }
-
-    fn write_packet(&mut self, mut packet: Packet) -> anyhow::Result<()> {
-        packet.sequence = Some(SEQUENCE_ID);
-        self.buffer.clear();
-        proto::encode_packet(&packet, &mut self.buffer);
-        debug_assert!(self.buffer.len() > packet.encoded_len());
-        self.out
-            .write_all(&self.buffer)
-            .context("can't write the Perfetto trace")
+    fn write_instant(&mut self, track: u64, t_ns: u64, event: TrackEvent) -> anyhow::Result<()> {
+        let event = TrackEvent {
+            track_uuid: Some(track),
+            kind: Some(proto::TYPE_INSTANT),
+            ..event
+        };
+        self.packets.write_event(t_ns, event, self.names.take_new())
     }
 }

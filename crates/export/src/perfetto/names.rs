@@ -58,7 +58,7 @@ const ARG_NAMES: &[(ArgName, &str)] = &[
     (ArgName::WaiterComm, "waiter_comm"),
 ];
 
-fn intern_entry(iid: u64, text: impl Into<String>) -> Interned {
+pub(crate) fn intern_entry(iid: u64, text: impl Into<String>) -> Interned {
     Interned {
         iid: Some(iid),
         text: Some(text.into()),

@@ -14,12 +14,6 @@ pub(crate) const BY_RANK: i32 = 3;
 pub(crate) const UNIT_NS: i32 = 1;
 pub(crate) const UNIT_COUNT: i32 = 2;
 
-/// Appends a packet as the next `packet` (field 1) of the message `Trace`: so a trace is written
-/// without holding it.
-pub(crate) fn encode_packet(packet: &Packet, buffer: &mut Vec<u8>) {
-    prost::encoding::message::encode(1, packet, buffer);
-}
-
 /// `TracePacket`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Packet {
