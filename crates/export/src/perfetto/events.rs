@@ -6,13 +6,6 @@ use quell_event::trace::{EventRow, SampleRow, WaitRow};
 use super::names::{self, ArgName, InternedNames};
 use super::proto::{Arg, ArgValue, TrackEvent};
 
-fn slice_arg(name: ArgName, value: ArgValue) -> Arg {
-    Arg {
-        name_iid: Some(name as u64),
-        value: Some(value),
-    }
-}
-
 /// The culprit's slice: cause, process, address range, and the code that asked. `rows` are those of the shootdown.
 pub(super) fn culprit_slice(
     first: &EventRow,
@@ -20,27 +13,21 @@ pub(super) fn culprit_slice(
     names: &mut InternedNames<'_>,
 ) -> TrackEvent {
     let mut args = vec![
-        slice_arg(ArgName::Pid, ArgValue::Uint(first.pid.into())),
-        slice_arg(ArgName::Tid, ArgValue::Uint(first.tid.into())),
-        slice_arg(ArgName::Comm, ArgValue::String(names.comm_id(first.comm))),
-        slice_arg(ArgName::Syscall, ArgValue::Int(first.syscall.into())),
+        ArgName::Pid.uint(first.pid),
+        ArgName::Tid.uint(first.tid),
+        ArgName::Comm.text(names.comm_id(first.comm)),
+        ArgName::Syscall.with(ArgValue::Int(first.syscall.into())),
     ];
     if first.is_full() {
-        args.push(slice_arg(ArgName::Full, ArgValue::Bool(true)));
+        args.push(ArgName::Full.with(ArgValue::Bool(true)));
     } else {
-        args.push(slice_arg(ArgName::Start, ArgValue::Pointer(first.start)));
-        args.push(slice_arg(
-            ArgName::Pages,
-            ArgValue::Uint(first.page_count()),
-        ));
+        args.push(ArgName::Start.with(ArgValue::Pointer(first.start)));
+        args.push(ArgName::Pages.uint(first.page_count()));
     }
-    args.push(slice_arg(
-        ArgName::Victims,
-        ArgValue::Uint(rows.len() as u64),
-    ));
+    args.push(ArgName::Victims.uint(rows.len() as u64));
     let unseen = rows.iter().filter(|r| r.is_unseen()).count();
     if unseen > 0 {
-        args.push(slice_arg(ArgName::Unseen, ArgValue::Uint(unseen as u64)));
+        args.push(ArgName::Unseen.uint(unseen as u64));
     }
     stack_args(&mut args, first.user_stack, first.kernel_stack, names);
     TrackEvent {
@@ -54,22 +41,16 @@ fn stack_args(args: &mut Vec<Arg>, user: i32, kernel: i32, names: &mut InternedN
     let stacks = [(ArgName::UserStack, user), (ArgName::KernelStack, kernel)];
     for (name, id) in stacks {
         if let Some(iid) = names.stack_id(id) {
-            args.push(slice_arg(name, ArgValue::String(iid)));
+            args.push(name.text(iid));
         }
     }
 }
 
 /// The slice of a thread that sleeps: why, in which call, and from which code.
 pub(super) fn waiter_slice(wait: &WaitRow, names: &mut InternedNames<'_>) -> TrackEvent {
-    let mut args = vec![slice_arg(
-        ArgName::Syscall,
-        ArgValue::Int(wait.syscall.into()),
-    )];
+    let mut args = vec![ArgName::Syscall.with(ArgValue::Int(wait.syscall.into()))];
     if let Some(role) = wait.role {
-        args.push(slice_arg(
-            ArgName::Role,
-            ArgValue::String(names.text_id(role.name())),
-        ));
+        args.push(ArgName::Role.text(names.text_id(role.name())));
     }
     stack_args(&mut args, wait.user_stack, wait.kernel_stack, names);
     TrackEvent {
@@ -91,12 +72,9 @@ pub(super) fn holder_slice(wait: &WaitRow, names: &mut InternedNames<'_>) -> Tra
     TrackEvent {
         name_iid: Some(name),
         args: vec![
-            slice_arg(ArgName::Role, ArgValue::String(names.text_id(role))),
-            slice_arg(ArgName::WaiterTid, ArgValue::Uint(wait.tid.into())),
-            slice_arg(
-                ArgName::WaiterComm,
-                ArgValue::String(names.comm_id(wait.comm)),
-            ),
+            ArgName::Role.text(names.text_id(role)),
+            ArgName::WaiterTid.uint(wait.tid),
+            ArgName::WaiterComm.text(names.comm_id(wait.comm)),
         ],
         ..TrackEvent::default()
     }
@@ -105,11 +83,8 @@ pub(super) fn holder_slice(wait: &WaitRow, names: &mut InternedNames<'_>) -> Tra
 /// The mark of a sample: the mechanism, its part, and the code.
 pub(super) fn sample_mark(sample: &SampleRow, names: &mut InternedNames<'_>) -> TrackEvent {
     let mut args = vec![
-        slice_arg(ArgName::Cpu, ArgValue::Uint(sample.cpu.into())),
-        slice_arg(
-            ArgName::Part,
-            ArgValue::String(names.text_id(sample.part.name())),
-        ),
+        ArgName::Cpu.uint(sample.cpu),
+        ArgName::Part.text(names.text_id(sample.part.name())),
     ];
     stack_args(&mut args, sample.user_stack, sample.kernel_stack, names);
     TrackEvent {
@@ -124,14 +99,11 @@ pub(super) fn victim_slice(row: &EventRow, names: &mut InternedNames<'_>) -> Tra
     TrackEvent {
         name_iid: Some(names::of_stall()),
         args: vec![
-            slice_arg(ArgName::Pid, ArgValue::Uint(row.victim_pid.into())),
-            slice_arg(ArgName::Tid, ArgValue::Uint(row.victim_tid.into())),
-            slice_arg(
-                ArgName::Comm,
-                ArgValue::String(names.comm_id(row.victim_comm)),
-            ),
-            slice_arg(ArgName::Bystander, ArgValue::Bool(row.bystander)),
-            slice_arg(ArgName::DelayNs, ArgValue::Uint(row.delay_ns.into())),
+            ArgName::Pid.uint(row.victim_pid),
+            ArgName::Tid.uint(row.victim_tid),
+            ArgName::Comm.text(names.comm_id(row.victim_comm)),
+            ArgName::Bystander.with(ArgValue::Bool(row.bystander)),
+            ArgName::DelayNs.uint(row.delay_ns),
         ],
         ..TrackEvent::default()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use quell_event::{Cause, Comm, Mechanism};
 
-use super::proto::{Interned, InternedData};
+use super::proto::{Arg, ArgValue, Interned, InternedData};
 use crate::Stacks;
 
 /// The name of a victim's slice; a culprit's slice has the name of its cause.
@@ -13,50 +13,61 @@ const STALL_NAME: &str = "stall";
 /// At most this many frames of a stack are shown, from the innermost.
 const MAX_SHOWN_FRAMES: usize = 12;
 
-/// The arguments of slices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(super) enum ArgName {
-    Pid = 1,
-    Tid,
-    Comm,
-    Syscall,
-    Start,
-    Pages,
-    Full,
-    Victims,
-    Unseen,
-    UserStack,
-    KernelStack,
-    Bystander,
-    DelayNs,
-    Role,
-    Part,
-    Cpu,
-    WaiterTid,
-    WaiterComm,
+/// Makes the arguments of slices, numbered from 1, and the list of their names.
+macro_rules! arg_names {
+    ($($arg:ident $name:literal,)*) => {
+        /// The arguments of slices.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum ArgName { $($arg,)* }
+
+        const ARG_NAMES: &[(ArgName, &str)] = &[$((ArgName::$arg, $name),)*];
+    };
 }
 
-const ARG_NAMES: &[(ArgName, &str)] = &[
-    (ArgName::Pid, "pid"),
-    (ArgName::Tid, "tid"),
-    (ArgName::Comm, "comm"),
-    (ArgName::Syscall, "syscall"),
-    (ArgName::Start, "start"),
-    (ArgName::Pages, "pages"),
-    (ArgName::Full, "full"),
-    (ArgName::Victims, "victims"),
-    (ArgName::Unseen, "unseen"),
-    (ArgName::UserStack, "user_stack"),
-    (ArgName::KernelStack, "kernel_stack"),
-    (ArgName::Bystander, "bystander"),
-    (ArgName::DelayNs, "delay_ns"),
-    (ArgName::Role, "role"),
-    (ArgName::Part, "part"),
-    (ArgName::Cpu, "cpu"),
-    (ArgName::WaiterTid, "waiter_tid"),
-    (ArgName::WaiterComm, "waiter_comm"),
-];
+arg_names! {
+    Pid "pid",
+    Tid "tid",
+    Comm "comm",
+    Syscall "syscall",
+    Start "start",
+    Pages "pages",
+    Full "full",
+    Victims "victims",
+    Unseen "unseen",
+    UserStack "user_stack",
+    KernelStack "kernel_stack",
+    Bystander "bystander",
+    DelayNs "delay_ns",
+    Role "role",
+    Part "part",
+    Cpu "cpu",
+    WaiterTid "waiter_tid",
+    WaiterComm "waiter_comm",
+}
+
+impl ArgName {
+    fn number(self) -> u64 {
+        self as u64 + 1
+    }
+
+    /// The argument with this value.
+    pub(super) fn with(self, value: ArgValue) -> Arg {
+        Arg {
+            name_iid: Some(self.number()),
+            value: Some(value),
+        }
+    }
+
+    /// The argument with a number.
+    pub(super) fn uint(self, number: impl Into<u64>) -> Arg {
+        self.with(ArgValue::Uint(number.into()))
+    }
+
+    /// The argument with an interned text.
+    pub(super) fn text(self, iid: u64) -> Arg {
+        self.with(ArgValue::String(iid))
+    }
+}
 
 pub(crate) fn intern_entry(iid: u64, text: impl Into<String>) -> Interned {
     Interned {
@@ -100,7 +111,7 @@ pub(super) fn fixed_names() -> InternedData {
             .collect(),
         arg_names: ARG_NAMES
             .iter()
-            .map(|(arg, name)| intern_entry(*arg as u64, *name))
+            .map(|(arg, name)| intern_entry(arg.number(), *name))
             .collect(),
         strings: Vec::new(),
     }
@@ -109,10 +120,8 @@ pub(super) fn fixed_names() -> InternedData {
 /// Names of threads and texts of stacks, by number from their first use on.
 pub(super) struct InternedNames<'a> {
     stacks: &'a Stacks,
-    comms: HashMap<Comm, u64>,
     told: HashMap<i32, u64>,
     texts: HashMap<String, u64>,
-    last: u64,
     fresh: Vec<Interned>,
     /// Names of slices beside those that are fixed.
     slices: HashMap<String, u64>,
@@ -123,10 +132,8 @@ impl<'a> InternedNames<'a> {
     pub(super) fn new(stacks: &'a Stacks) -> Self {
         Self {
             stacks,
-            comms: HashMap::new(),
             told: HashMap::new(),
             texts: HashMap::new(),
-            last: 0,
             fresh: Vec::new(),
             slices: HashMap::new(),
             fresh_slices: Vec::new(),
@@ -134,12 +141,7 @@ impl<'a> InternedNames<'a> {
     }
 
     pub(super) fn comm_id(&mut self, comm: Comm) -> u64 {
-        if let Some(iid) = self.comms.get(&comm) {
-            return *iid;
-        }
-        let iid = self.intern(comm.as_text().into_owned());
-        self.comms.insert(comm, iid);
-        iid
+        self.text_id(&comm.as_text())
     }
 
     /// The innermost frames of a stack in one line, if it has any.
@@ -159,7 +161,7 @@ impl<'a> InternedNames<'a> {
         if frames.len() > MAX_SHOWN_FRAMES {
             lines.push("…".to_owned());
         }
-        let iid = self.intern(lines.join(" ← "));
+        let iid = self.text_id(&lines.join(" ← "));
         self.told.insert(id, iid);
         Some(iid)
     }
@@ -169,7 +171,8 @@ impl<'a> InternedNames<'a> {
         if let Some(iid) = self.texts.get(text) {
             return *iid;
         }
-        let iid = self.intern(text.to_owned());
+        let iid = self.texts.len() as u64 + 1;
+        self.fresh.push(intern_entry(iid, text));
         self.texts.insert(text.to_owned(), iid);
         iid
     }
@@ -194,11 +197,5 @@ impl<'a> InternedNames<'a> {
             strings: std::mem::take(&mut self.fresh),
             ..InternedData::default()
         })
-    }
-
-    fn intern(&mut self, text: String) -> u64 {
-        self.last += 1;
-        self.fresh.push(intern_entry(self.last, text));
-        self.last
     }
 }
