@@ -1,10 +1,10 @@
 //! speedscope: a "sampled" profile in the file format that
 //! <https://www.speedscope.app/file-format-schema.json> describes.
 
-use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::Context as _;
+use indexmap::IndexSet;
 use serde::Serialize;
 
 use crate::samples::{self, SampleSums};
@@ -27,7 +27,7 @@ struct SharedFrames {
     frames: Vec<NamedFrame>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(PartialEq, Eq, Hash, Serialize)]
 struct NamedFrame {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,15 +59,16 @@ pub fn write(
     weight: SampleWeight,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let mut frames = FrameNumbers::default();
+    let mut frames: IndexSet<NamedFrame> = IndexSet::new();
+    let mut number_of = |name, file| frames.insert_full(NamedFrame { name, file }).0;
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     for (origin, sums) in samples::sum_of(rows, weight)? {
-        let mut sample = vec![frames.number_of(origin.comm.as_text().into_owned(), None)];
+        let mut sample = vec![number_of(origin.comm.as_text().into_owned(), None)];
         for frame in origin.frames(stacks) {
-            sample.push(frames.number_of(frame.to_string(), frame.module.clone()));
+            sample.push(number_of(frame.to_string(), frame.module.clone()));
         }
         for what in origin.what.frames() {
-            sample.push(frames.number_of(what, None));
+            sample.push(number_of(what, None));
         }
         samples.push(sample);
         weights.push(SampleSums::weight_of(&sums, weight));
@@ -88,7 +89,9 @@ pub fn write(
         },
         exporter: format!("quell {}", env!("CARGO_PKG_VERSION")),
         active_profile_index: 0,
-        shared: SharedFrames { frames: frames.all },
+        shared: SharedFrames {
+            frames: frames.into_iter().collect(),
+        },
         profiles: [SpeedscopeProfile {
             kind: "sampled",
             name,
@@ -102,21 +105,4 @@ pub fn write(
     serde_json::to_writer(&mut *out, &file).context("can't write the speedscope profile")?;
     out.write_all(b"\n")
         .context("can't write the speedscope profile")
-}
-
-/// Frames by number, each once.
-#[derive(Default)]
-struct FrameNumbers {
-    numbers: HashMap<NamedFrame, usize>,
-    all: Vec<NamedFrame>,
-}
-
-impl FrameNumbers {
-    fn number_of(&mut self, name: String, file: Option<String>) -> usize {
-        let frame = NamedFrame { name, file };
-        *self.numbers.entry(frame).or_insert_with_key(|frame| {
-            self.all.push(frame.clone());
-            self.all.len() - 1
-        })
-    }
 }

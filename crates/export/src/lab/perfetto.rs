@@ -2,6 +2,9 @@
 //! culprit's operations. All blocks begin at the same moment, so that arms lie under each other.
 
 use std::io::Write;
+use std::iter;
+
+use indexmap::IndexSet;
 
 use super::Timeline;
 use crate::perfetto::names::intern_entry;
@@ -27,12 +30,8 @@ const CAUSED_IID: u64 = 1;
 ///
 /// If `out` can't be written.
 pub fn write(all: &[Timeline<'_>], wall_ns: u64, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut names: Vec<&str> = vec![OPERATION_NAME];
-    for gap in all.iter().flat_map(|t| &t.gaps) {
-        if !names.contains(&gap.class) {
-            names.push(gap.class);
-        }
-    }
+    let classes = all.iter().flat_map(|t| &t.gaps).map(|gap| gap.class);
+    let names: IndexSet<&str> = iter::once(OPERATION_NAME).chain(classes).collect();
     let mut packets = PacketWriter::new(out);
     packets.write_preamble(interned_names(&names), BEGIN_NS, wall_ns)?;
     let mut packets = LabPackets {
@@ -57,7 +56,7 @@ struct LabPackets<'a> {
     /// The last number of a track.
     last: u64,
     /// Of slices; their number is their place and one.
-    names: Vec<&'a str>,
+    names: IndexSet<&'a str>,
 }
 
 /// A slice: begin, end, and event.
@@ -90,9 +89,8 @@ impl LabPackets<'_> {
 
     fn write_arm(&mut self, parent: u64, timeline: &Timeline<'_>) -> anyhow::Result<()> {
         let arm = self.write_group(Some(parent), timeline.arm)?;
-        let number = |name: &str| (1..).zip(&self.names).find(|(_, n)| **n == name);
         let named = |name: &str| TrackEvent {
-            name_iid: number(name).map(|(iid, _)| iid),
+            name_iid: self.names.get_index_of(name).map(|place| place as u64 + 1),
             ..TrackEvent::default()
         };
         let gaps = timeline.gaps.iter().map(|gap| {
@@ -138,7 +136,7 @@ impl LabPackets<'_> {
     }
 }
 
-fn interned_names(names: &[&str]) -> InternedData {
+fn interned_names(names: &IndexSet<&str>) -> InternedData {
     let names = (1..).zip(names);
     InternedData {
         event_names: names.map(|(iid, name)| intern_entry(iid, *name)).collect(),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use indexmap::{IndexMap, IndexSet};
 use quell_event::trace::{StackFrame, TracedProcess};
 
 use super::proto::{Function, Location, PprofProfile, ProfileLine, ProfileMapping};
@@ -17,105 +18,89 @@ const NO_STACK_NAME: &str = "[no stack]";
 /// The identity of a location: the process (the kernel has none), the address, the function.
 type LocationKey = (Option<u32>, u64, u64);
 
-/// The tables.
+/// The tables. Strings are numbered from 0, all others from 1.
 pub(super) struct CodeTables<'a> {
     processes: &'a HashMap<u32, TracedProcess>,
-    strings: HashMap<String, i64>,
-    string_table: Vec<String>,
+    strings: IndexSet<String>,
     /// By name and file.
-    functions: HashMap<(i64, i64), u64>,
-    function: Vec<Function>,
+    functions: IndexMap<(i64, i64), Function>,
     /// By process and start.
-    mappings: HashMap<(Option<u32>, u64), u64>,
-    mapping: Vec<ProfileMapping>,
-    locations: HashMap<LocationKey, u64>,
-    location: Vec<Location>,
+    mappings: IndexMap<(Option<u32>, u64), ProfileMapping>,
+    locations: IndexMap<LocationKey, Location>,
 }
 
 impl<'a> CodeTables<'a> {
     pub(super) fn new(processes: &'a HashMap<u32, TracedProcess>) -> Self {
-        let mut code = Self {
+        Self {
             processes,
-            strings: HashMap::new(),
-            string_table: Vec::new(),
-            functions: HashMap::new(),
-            function: Vec::new(),
-            mappings: HashMap::new(),
-            mapping: Vec::new(),
-            locations: HashMap::new(),
-            location: Vec::new(),
-        };
-        // The format wants the empty string at 0.
-        code.string_id("");
-        code
-    }
-
-    /// The number of a string, from 0.
-    pub(super) fn string_id(&mut self, text: &str) -> i64 {
-        if let Some(number) = self.strings.get(text) {
-            return *number;
+            // The format wants the empty string at 0.
+            strings: IndexSet::from([String::new()]),
+            functions: IndexMap::new(),
+            mappings: IndexMap::new(),
+            locations: IndexMap::new(),
         }
-        let number = self.string_table.len() as i64;
-        self.string_table.push(text.to_owned());
-        self.strings.insert(text.to_owned(), number);
-        number
     }
 
-    /// The number of a frame of a process, or of the kernel, from 1.
+    /// The number of a string.
+    pub(super) fn string_id(&mut self, text: &str) -> i64 {
+        let known = self.strings.get_index_of(text);
+        known.unwrap_or_else(|| self.strings.insert_full(text.to_owned()).0) as i64
+    }
+
+    /// The number of a frame of a process, or of the kernel.
     pub(super) fn location_id(&mut self, pid: Option<u32>, frame: &StackFrame) -> u64 {
         let name = frame.symbol.clone().unwrap_or_else(|| frame.to_string());
         let function = self.function_id(&name, frame.module.as_deref().unwrap_or_default());
         let place = (pid, frame.addr, function);
-        if let Some(id) = self.locations.get(&place) {
-            return *id;
+        match self.locations.get(&place) {
+            Some(known) => known.id,
+            None => {
+                let mapping = self.mapping_id(pid, frame.addr);
+                self.add_location(place, mapping)
+            }
         }
-        let mapping = self.mapping_id(pid, frame.addr);
-        self.add(place, mapping)
     }
 
     /// The location of samples without a stack.
     pub(super) fn no_stack_location(&mut self) -> u64 {
         let function = self.function_id(NO_STACK_NAME, "");
-        let place = (None, 0, function);
-        match self.locations.get(&place) {
-            Some(id) => *id,
-            None => self.add(place, 0),
-        }
+        self.add_location((None, 0, function), 0)
     }
 
     /// Hands the tables over.
     pub(super) fn into_profile(self, profile: &mut PprofProfile) {
-        profile.string_table = self.string_table;
-        profile.function = self.function;
-        profile.mapping = self.mapping;
-        profile.location = self.location;
+        profile.string_table = self.strings.into_iter().collect();
+        profile.function = self.functions.into_values().collect();
+        profile.mapping = self.mappings.into_values().collect();
+        profile.location = self.locations.into_values().collect();
     }
 
-    fn add(&mut self, place: LocationKey, mapping_id: u64) -> u64 {
+    fn add_location(&mut self, place: LocationKey, mapping_id: u64) -> u64 {
         let (_, address, function_id) = place;
-        let id = self.location.len() as u64 + 1;
-        self.location.push(Location {
+        let id = self.locations.len() as u64 + 1;
+        let line = vec![ProfileLine { function_id }];
+        let new = || Location {
             id,
             mapping_id,
             address,
-            line: vec![ProfileLine { function_id }],
-        });
-        self.locations.insert(place, id);
-        id
+            line,
+        };
+        self.locations.entry(place).or_insert_with(new).id
     }
 
     fn function_id(&mut self, name: &str, file: &str) -> u64 {
         let (name, filename) = (self.string_id(name), self.string_id(file));
-        let id = self.function.len() as u64 + 1;
-        *self.functions.entry((name, filename)).or_insert_with(|| {
-            self.function.push(Function {
-                id,
-                name,
-                system_name: name,
-                filename,
-            });
-            id
-        })
+        let id = self.functions.len() as u64 + 1;
+        let new = || Function {
+            id,
+            name,
+            system_name: name,
+            filename,
+        };
+        self.functions
+            .entry((name, filename))
+            .or_insert_with(new)
+            .id
     }
 
     /// The mapping of a file at an address, 0 where none is known.
@@ -145,12 +130,9 @@ impl<'a> CodeTables<'a> {
         path: &str,
         build_id: &str,
     ) -> u64 {
-        if let Some(id) = self.mappings.get(&(pid, start)) {
-            return *id;
-        }
-        let id = self.mapping.len() as u64 + 1;
         let (filename, build_id) = (self.string_id(path), self.string_id(build_id));
-        self.mapping.push(ProfileMapping {
+        let id = self.mappings.len() as u64 + 1;
+        let new = || ProfileMapping {
             id,
             start,
             limit,
@@ -158,8 +140,7 @@ impl<'a> CodeTables<'a> {
             filename,
             build_id,
             has_functions: true,
-        });
-        self.mappings.insert((pid, start), id);
-        id
+        };
+        self.mappings.entry((pid, start)).or_insert_with(new).id
     }
 }
