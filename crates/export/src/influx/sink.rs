@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _, UdpSocket};
+use std::net::{SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 const MAX_DATAGRAM_BYTES: usize = 1432;
 
 /// Of an answer no more is read; its reason stands in its first lines.
-const MAX_ANSWER_BYTES: usize = 4096;
+const MAX_ANSWER_BYTES: u64 = 4096;
 
 /// The destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,9 +109,8 @@ enum SinkChannel {
     File(File),
     Udp(UdpSocket),
     Http {
-        at: Vec<SocketAddr>,
-        server: String,
-        path: String,
+        agent: ureq::Agent,
+        url: String,
         token: Option<String>,
     },
 }
@@ -130,25 +129,18 @@ impl Sink {
     ///
     /// # Errors
     ///
-    /// The file can't be opened, or the server's name not be resolved.
+    /// The file can't be opened, or the name of a server for datagrams not be resolved.
     pub fn open(target: &SinkTarget, token: Option<String>) -> io::Result<Self> {
-        let resolved = |server: &str| -> io::Result<Vec<SocketAddr>> {
-            let at: Vec<_> = server.to_socket_addrs()?.collect();
-            if at.is_empty() {
-                return Err(io::Error::other("the name has no address"));
-            }
-            Ok(at)
-        };
         let way = match target {
             SinkTarget::File(path) => {
                 SinkChannel::File(OpenOptions::new().create(true).append(true).open(path)?)
             }
             SinkTarget::Udp(server) => {
-                let at = resolved(server)?;
-                let any = if at[0].is_ipv4() {
-                    "0.0.0.0:0"
-                } else {
-                    "[::]:0"
+                let at: Vec<SocketAddr> = server.to_socket_addrs()?.collect();
+                let any = match at.first() {
+                    Some(first) if first.is_ipv4() => "0.0.0.0:0",
+                    Some(_) => "[::]:0",
+                    None => return Err(io::Error::other("the name has no address")),
                 };
                 let socket = UdpSocket::bind(any)?;
                 socket.connect(&at[..])?;
@@ -157,9 +149,8 @@ impl Sink {
                 SinkChannel::Udp(socket)
             }
             SinkTarget::Http { server, path } => SinkChannel::Http {
-                at: resolved(server)?,
-                server: server.clone(),
-                path: path.clone(),
+                agent: http_client(),
+                url: format!("http://{server}{path}"),
                 token,
             },
         };
@@ -219,12 +210,9 @@ impl Sink {
                 }
                 failed.map_or(Ok(()), Err)
             }
-            SinkChannel::Http {
-                at,
-                server,
-                path,
-                token,
-            } => post_lines(at, server, path, token.as_deref(), lines).map_err(|err| (all, err)),
+            SinkChannel::Http { agent, url, token } => {
+                post_lines(agent, url, token.as_deref(), lines).map_err(|err| (all, err))
+            }
         }
     }
 }
@@ -247,82 +235,50 @@ fn split_datagrams(lines: &str) -> Vec<&str> {
     out
 }
 
+/// A client that waits for no server longer than a moment.
+fn http_client() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .timeout_connect(Some(SERVER_TIMEOUT))
+        .timeout_recv_response(Some(SERVER_TIMEOUT))
+        .timeout_global(Some(2 * SERVER_TIMEOUT))
+        .user_agent("quell")
+        .proxy(None)
+        // Any status but 2xx is a failure here, with the server's words.
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .build()
+        .new_agent()
+}
+
 /// One request on a connection of its own. Anything but 2xx is a failure, with the server's words.
-fn post_lines(
-    at: &[SocketAddr],
-    server: &str,
-    path: &str,
-    token: Option<&str>,
-    body: &str,
-) -> io::Result<()> {
-    let mut stream = connect_any(at)?;
-    stream.set_write_timeout(Some(SERVER_TIMEOUT))?;
-    let authorization = token.map_or_else(String::new, |token| {
-        format!("Authorization: Token {token}\r\n")
-    });
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: {server}\r\nUser-Agent: quell\r\n{authorization}\
-         Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes())?;
-    check_status(&read_answer(&mut stream)?)
-}
-
-fn connect_any(at: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut last = io::Error::other("the name has no address");
-    for address in at {
-        match TcpStream::connect_timeout(address, SERVER_TIMEOUT) {
-            Ok(stream) => return Ok(stream),
-            Err(err) => last = err,
-        }
+fn post_lines(agent: &ureq::Agent, url: &str, token: Option<&str>, lines: &str) -> io::Result<()> {
+    let mut request = agent
+        .post(url)
+        .content_type("text/plain; charset=utf-8")
+        .header("Connection", "close");
+    if let Some(token) = token {
+        request = request.header("Authorization", format!("Token {token}"));
     }
-    Err(last)
-}
-
-/// The server's answer until it closes, has sent enough, or sends too slowly.
-fn read_answer(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let until = Instant::now() + SERVER_TIMEOUT;
+    let mut answer = request.send(lines).map_err(|err| match err {
+        ureq::Error::Timeout(_) => io::Error::other("the server does not answer"),
+        ureq::Error::Protocol(_) => io::Error::other("what answers there is no HTTP server"),
+        err => err.into_io(),
+    })?;
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(());
+    }
     let mut said = Vec::new();
-    let mut part = [0; 1024];
-    while said.len() < MAX_ANSWER_BYTES {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut part) {
-            Ok(0) => break,
-            Ok(n) => said.extend_from_slice(&part[..n]),
-            Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
-            // The status may have come all the same.
-            Err(_) => break,
-        }
-    }
-    Ok(said)
-}
-
-/// Whether that is a success, by the status in its first line.
-fn check_status(said: &[u8]) -> io::Result<()> {
-    let text = String::from_utf8_lossy(said);
-    let first = text.lines().next().unwrap_or_default();
-    let status = first
-        .strip_prefix("HTTP/1.")
-        .and_then(|rest| rest.split(' ').nth(1))
-        .and_then(|status| status.parse::<u16>().ok());
-    match status {
-        Some(200..=299) => Ok(()),
-        Some(status) => {
-            let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-            let plain = |c: char| if c.is_control() { ' ' } else { c };
-            let body: String = body.trim().chars().take(200).map(plain).collect();
-            Err(io::Error::other(format!(
-                "the server answers {status}: {body}"
-            )))
-        }
-        None if said.is_empty() => Err(io::Error::other("the server does not answer")),
-        None => Err(io::Error::other("what answers there is no HTTP server")),
-    }
+    let body = answer.body_mut().as_reader();
+    // The words that came count, even if the rest does not come.
+    let _ = body.take(MAX_ANSWER_BYTES).read_to_end(&mut said);
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let said = String::from_utf8_lossy(&said);
+    let said: String = said.trim().chars().take(200).map(plain).collect();
+    Err(io::Error::other(format!(
+        "the server answers {}: {said}",
+        status.as_u16()
+    )))
 }
 
 #[cfg(test)]
