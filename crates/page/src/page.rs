@@ -17,6 +17,7 @@ const PAGE_SCRIPTS: &[&str] = &[
     include_str!("web/data.js"),
     include_str!("web/dom.js"),
     include_str!("web/colours.js"),
+    include_str!("web/scales.js"),
     include_str!("web/sums.js"),
     include_str!("web/words.js"),
     include_str!("web/timeline.js"),

@@ -25,6 +25,7 @@ const PAGE_SCRIPTS: &[&str] = &[
     include_str!("../web/reader.js"),
     include_str!("../web/dom.js"),
     include_str!("../web/colours.js"),
+    include_str!("../web/scales.js"),
     include_str!("../web/flame.js"),
     include_str!("web/results.js"),
     include_str!("web/marks.js"),

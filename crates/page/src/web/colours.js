@@ -1,6 +1,7 @@
 // Colours from the style sheet, which knows light and dark.
 
 const CAUSE_COLOURS = 7;
+const COLOUR_NAMES = ["paper", "raised", "ink", "soft", "rule", "accent", "frame", "frame-2", "process", "found", "veil", "heat-low", "heat-high", "c-other"];
 let colours = {};
 
 function readColours() {
@@ -10,8 +11,7 @@ function readColours() {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   };
-  const names = ["paper", "raised", "ink", "soft", "rule", "accent", "frame", "frame-2", "process", "found", "veil", "heat-low", "heat-high", "c-other"];
-  colours = Object.fromEntries(names.map((name) => [name, read(name)]));
+  colours = Object.fromEntries(COLOUR_NAMES.map((name) => [name, read(name)]));
   colours.causes = Array.from({ length: CAUSE_COLOURS }, (_, i) => read(`c${i}`));
   probe.remove();
   const parts = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);

@@ -37,44 +37,27 @@ const nines = (n) => (n === 0 ? "0" : n === 1 ? "90 %" : `${(100 - 10 ** (2 - n)
 function drawPercentiles(shownSums) {
   const box = $("percentiles-plot");
   const [width, height] = [box.clientWidth, 330];
-  const [left, right, top, bottom] = [52, 48, 12, 28];
+  const plot = { left: 52, right: width - 48, top: 12, bottom: height - 28 };
   const whole = shownSums.range === ALL ? shownSums.spread : sums.whole.spread;
   const curves = whole.map(curve);
   const deepest = Math.max(1, ...whole.map((k) => Math.log10(Math.max(1, k.total)) + 0.2));
-  const values = curves.flat().map(([, v]) => v);
-  const low = 10 ** Math.floor(Math.log10(values.reduce((a, b) => Math.min(a, b), 1e4)));
-  const high = 10 ** Math.ceil(Math.log10(values.reduce((a, b) => Math.max(a, b), low * 10)));
-  const x = (n) => left + (Math.min(n, deepest) / deepest) * (width - left - right);
-  const y = (v) => height - bottom - (Math.log(Math.max(v, low) / low) / Math.log(high / low)) * (height - top - bottom);
+  const range = decades(curves.flat().map(([, v]) => v));
+  const x = (n) => plot.left + (Math.min(n, deepest) / deepest) * (plot.right - plot.left);
+  const y = logScale(range, plot.bottom, plot.top);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "percentiles of wait, delay and stall; the table below has the figures" });
-  for (let n = 0; n <= deepest; n += 1) {
-    root.append(svg("line", { x1: x(n), x2: x(n), y1: top, y2: height - bottom, stroke: colours.rule }));
-    if (width > 480 || n % 2 === 0) root.append(svg("text", { x: x(n), y: height - bottom + 16, "text-anchor": "middle" }, nines(n)));
-  }
-  for (let v = low; v <= high * 1.01; v *= 10) {
-    root.append(svg("line", { x1: left, x2: width - right, y1: y(v), y2: y(v), stroke: colours.rule }));
-    root.append(svg("text", { x: left - 7, y: y(v) + 4, "text-anchor": "end" }, shortTime(v)));
-  }
+  percentileGrid(root, plot, x, y, { deepest, every: width > 480 ? 1 : 2, words: nines, range });
   const line = (points, kind, faint) => {
     if (points.length === 0) return;
-    const d = points.map(([n, v], i) => `${i ? "L" : "M"}${x(n).toFixed(1)} ${y(v).toFixed(1)}`).join("");
-    root.append(svg("path", { d, fill: "none", stroke: faint ? colours["c-other"] : colours.causes[kind.colour], "stroke-width": faint ? 1 : 2, "stroke-dasharray": kind.dash, opacity: faint ? 0.6 : 1 }));
+    root.append(svg("path", { d: pathOf(points, x, y), fill: "none", stroke: faint ? colours["c-other"] : colours.causes[kind.colour], "stroke-width": faint ? 1 : 2, "stroke-dasharray": kind.dash, opacity: faint ? 0.6 : 1 }));
   };
   if (shownSums.range !== ALL) KINDS.forEach((kind, k) => line(curves[k], kind, true));
   const ends = [];
   KINDS.forEach((kind, k) => {
     const points = curve(shownSums.spread[k]);
     line(points, kind, false);
-    if (points.length > 0) ends.push([points[points.length - 1], kind]);
+    if (points.length > 0) ends.push([...points[points.length - 1], kind.name, colours.causes[kind.colour]]);
   });
-  // Labels at the ends of the curves, apart from each other.
-  ends.sort((a, b) => b[0][1] - a[0][1]);
-  let above = -20;
-  for (const [[n, v], kind] of ends) {
-    above = Math.max(y(v) + 4, above + 13);
-    root.append(svg("text", { class: "label", x: x(n) + 5, y: above }, kind.name));
-    root.lastChild.style.fill = colours.causes[kind.colour];
-  }
+  endLabels(root, ends, x, y);
   box.replaceChildren(root);
   percentilesTable(shownSums);
   $("percentiles-text").textContent = `Wait of culprits, delay and stall of victims, by percentile${shownSums.range === ALL ? "" : "; grey is the whole trace"}.`;

@@ -88,26 +88,12 @@ function drawBins(pen, width, bottom) {
 }
 
 // One by one they differ by orders of magnitude, so on a logarithmic scale.
-const shotScale = () => {
-  const stalls = pageData.shots.stall_ns.filter((n) => n > 0);
-  const low = 10 ** Math.floor(Math.log10(stalls.reduce((a, b) => Math.min(a, b), Infinity)));
-  const high = 10 ** Math.ceil(Math.log10(stalls.reduce((a, b) => Math.max(a, b), 1) * 1.001));
-  return Number.isFinite(low) ? [low, Math.max(high, low * 10)] : [1, 1e3];
-};
-
-function shotAt(width, bottom, i) {
-  const [low, high] = shotScale.range;
-  const share = Math.log(Math.max(low, pageData.shots.stall_ns[i]) / low) / Math.log(high / low);
-  return [timelineX(width, pageData.shots.t_ns[i] / pageData.bin_ns), bottom - 4 - share * (bottom - TIMELINE.top - 8)];
-}
+const SHOT_RANGE = decades(pageData.shots ? pageData.shots.stall_ns : []);
+const shotY = (bottom) => logScale(SHOT_RANGE, bottom - 4, TIMELINE.top + 4);
+const shotAt = (width, bottom, i) => [timelineX(width, pageData.shots.t_ns[i] / pageData.bin_ns), shotY(bottom)(pageData.shots.stall_ns[i])];
 
 function drawShots(pen, width, bottom) {
-  shotScale.range = shotScale();
-  const [low, high] = shotScale.range;
-  for (let v = low; v <= high * 1.01; v *= 10) {
-    const share = Math.log(v / low) / Math.log(high / low);
-    valueTick(pen, width, bottom - 4 - share * (bottom - TIMELINE.top - 8), shortTime(v));
-  }
+  for (const v of powers(SHOT_RANGE)) valueTick(pen, width, shotY(bottom)(v), shortTime(v));
   pen.globalAlpha = 0.75;
   for (let i = 0; i < pageData.shots.t_ns.length; i += 1) {
     const [x, y] = shotAt(width, bottom, i);

@@ -1,24 +1,4 @@
-// Logarithmic scales, and the axes of canvases.
-
-// The decades that hold all values, from `low` up.
-function decades(values) {
-  let [low, high] = [Infinity, 0];
-  for (const v of values) {
-    if (v > 0 && v < low) low = v;
-    if (v > high) high = v;
-  }
-  if (!(high > 0)) return [1, 10];
-  low = 10 ** Math.floor(Math.log10(low) + 1e-9);
-  high = 10 ** Math.ceil(Math.log10(high) - 1e-9);
-  return [low, Math.max(high, low * 10)];
-}
-
-// A scale from values to places: `bottom` is where the lowest is.
-const logScale = ([low, high], bottom, top) => (v) => bottom - (Math.log(Math.max(v, low) / low) / Math.log(high / low)) * (bottom - top);
-
-function* powers([low, high]) {
-  for (let v = low; v <= high * 1.01; v *= 10) yield v;
-}
+// The axes of canvases.
 
 // Lines and texts of a logarithmic axis at the left of a box.
 function leftAxis(pen, range, box) {

@@ -70,7 +70,6 @@ function redraw() {
 }
 
 readColours();
-readLabColours();
 const names = ALL.map((experiment) => experiment.result.experiment);
 const question = asleep(ALL[0].result) ? `Does ${names[0]} reach a CPU that idles?` : `Does ${names[0]} stall other threads?`;
 $("title").textContent = names.length === 1 ? question : `${plural(names.length, "experiment")} of the lab`;
@@ -81,6 +80,6 @@ if (ALL.length > 1) {
   $("overview").hidden = false;
 }
 ALL.forEach(begin);
-themes(() => { readLabColours(); redraw(); });
+themes(redraw);
 window.addEventListener("resize", redraw);
 redraw();

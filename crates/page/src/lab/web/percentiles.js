@@ -50,41 +50,23 @@ function drawPercentiles(experiment) {
   const [width, height] = [box.clientWidth, POWER.height];
   const deepest = Math.max(1, ...curves.map((c) => Math.log10(c.total)));
   const range = decades(curves.flatMap((c) => c.points.map(([, v]) => v)));
-  const x = (n) => POWER.left + (n / deepest) * (width - POWER.left - POWER.right);
-  const y = logScale(range, height - POWER.bottom, POWER.top);
+  const plot = { left: POWER.left, right: width - POWER.right, top: POWER.top, bottom: height - POWER.bottom };
+  const x = (n) => plot.left + (n / deepest) * (plot.right - plot.left);
+  const y = logScale(range, plot.bottom, plot.top);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "length of a turn by percentile, for each arm; the table below has the figures" });
   const every = Math.ceil(62 / Math.max(1, x(1) - x(0)));
-  for (let n = 0; n <= deepest; n += 1) {
-    root.append(svg("line", { x1: x(n), x2: x(n), y1: POWER.top, y2: height - POWER.bottom, stroke: colours.rule }));
-    if (n % every === 0) root.append(svg("text", { x: x(n), y: height - POWER.bottom + 16, "text-anchor": "middle" }, oneIn(n)));
-  }
+  percentileGrid(root, plot, x, y, { deepest, every, words: oneIn, range });
   root.append(svg("text", { x: POWER.left, y: height - 6 }, "turns at least so long: one in 1/(1−q)"));
-  for (const v of powers(range)) {
-    root.append(svg("line", { x1: POWER.left, x2: width - POWER.right, y1: y(v), y2: y(v), stroke: colours.rule }));
-    root.append(svg("text", { x: POWER.left - 7, y: y(v) + 4, "text-anchor": "end" }, shortTime(v)));
-  }
   for (const c of curves) {
     const [firm, thin] = cutCurve(c.points, Math.log10(Math.max(1, c.total / BEYOND)));
     for (const [points, opacity, wide] of [[firm, 1, c.name === "real" ? 2.4 : 1.8], [thin, 0.45, 1]]) {
-      const d = points.map(([n, v], i) => `${i ? "L" : "M"}${x(n).toFixed(1)} ${y(v).toFixed(1)}`).join("");
-      root.append(svg("path", { d, fill: "none", stroke: armColour(c.name), "stroke-width": wide, "stroke-dasharray": ARM_DASH[c.name], opacity }));
+      root.append(svg("path", { d: pathOf(points, x, y), fill: "none", stroke: armColour(c.name), "stroke-width": wide, "stroke-dasharray": ARM_DASH[c.name], opacity }));
     }
   }
-  endLabels(root, curves, x, y);
+  endLabels(root, curves.map((c) => [...last(c.points), c.name, armColour(c.name)]), x, y);
   box.replaceChildren(root);
   box.onpointermove = (event) => curvesTip(event, experiment, box, deepest);
   box.onpointerleave = untip;
-}
-
-// Names at the ends of the curves, apart from each other.
-function endLabels(root, curves, x, y) {
-  const ends = curves.map((c) => [...last(c.points), c.name]).sort((a, b) => b[1] - a[1]);
-  let above = -20;
-  for (const [n, v, name] of ends) {
-    above = Math.max(y(v) + 4, above + 13);
-    root.append(svg("text", { class: "label", x: x(n) + 5, y: above }, name));
-    root.lastChild.style.fill = armColour(name);
-  }
 }
 
 function curvesTip(event, experiment, box, deepest) {

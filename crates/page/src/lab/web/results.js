@@ -94,13 +94,5 @@ const asleep = (result) => result.victim === "sleep";
 const ARM_DASH = { idle: "2 3", sham: "7 3", real: "", untraced: "6 5 1 5" };
 const armColour = (name) => colours[`arm-${name}`];
 
-// The colours that only this page has, from the style sheet as the others are.
-function readLabColours() {
-  const probe = document.createElement("span");
-  document.body.append(probe);
-  for (const name of ["arm-idle", "arm-sham", "arm-real", "arm-untraced", "op"]) {
-    probe.style.color = `var(--${name})`;
-    colours[name] = getComputedStyle(probe).color;
-  }
-  probe.remove();
-}
+// The colours that only this page has.
+COLOUR_NAMES.push("arm-idle", "arm-sham", "arm-real", "arm-untraced", "op");
