@@ -8,15 +8,6 @@ use serde::Serialize;
 
 use crate::Rows;
 
-/// In hexadecimal: spreadsheets and data frames round decimal numbers of 64 bits.
-struct HexAddress(u64);
-
-impl Serialize for HexAddress {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{:#x}", self.0))
-    }
-}
-
 /// The columns: part of the contract; `docs/trace-format.md` has units.
 const CSV_HEADER: &str = "id,victim_index,t_ns,wait_ns,cause,syscall,pid,tid,comm,cpu,cgroup,start,end,full,pages,\
 own_mm,kernel_stack,user_stack,victim_cpu,victim_pid,victim_tid,victim_comm,bystander,delay_ns,stall_ns";
@@ -37,9 +28,11 @@ fn csv_line(row: &EventRow) -> impl Serialize {
         row.cpu,
         row.cgroup,
     );
+    // Spreadsheets and data frames round decimal numbers of 64 bits.
+    let hex = |address: u64| format!("{address:#x}");
     let request = (
-        HexAddress(row.start),
-        HexAddress(row.end),
+        hex(row.start),
+        hex(row.end),
         row.is_full(),
         row.page_count(),
         row.own_mm,

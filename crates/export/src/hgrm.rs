@@ -22,7 +22,7 @@ pub fn write(rows: &Rows<'_>, measure: Measure, out: &mut dyn Write) -> anyhow::
     let mut histogram = measure::new_histogram()?;
     rows.each_row(|row| {
         if let Some(ns) = measure.value_of(row) {
-            measure::record_value(&mut histogram, ns);
+            histogram.saturating_record(ns);
         }
         Ok(())
     })?;

@@ -55,7 +55,7 @@ pub fn write(rows: &Rows<'_>, measures: &[Measure], out: &mut dyn Write) -> anyh
         };
         for (measure, histogram) in measures.iter().zip(histograms) {
             if let Some(ns) = measure.value_of(row) {
-                measure::record_value(histogram, ns);
+                histogram.saturating_record(ns);
             }
         }
         if open.len() > MAX_OPEN_SECONDS

@@ -47,8 +47,3 @@ impl Measure {
 pub(crate) fn new_histogram() -> anyhow::Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, MAX_VALUE_NS, 3).context("can't make a histogram")
 }
-
-/// Adds a value, or the largest that can be recorded.
-pub(crate) fn record_value(histogram: &mut Histogram<u64>, ns: u64) {
-    histogram.saturating_record(ns);
-}
