@@ -259,10 +259,14 @@ fn post_lines(agent: &ureq::Agent, url: &str, token: Option<&str>, lines: &str) 
     if let Some(token) = token {
         request = request.header("Authorization", format!("Token {token}"));
     }
+    let no_answer = || io::Error::other("the server does not answer");
     let mut answer = request.send(lines).map_err(|err| match err {
-        ureq::Error::Timeout(_) => io::Error::other("the server does not answer"),
+        ureq::Error::Timeout(_) => no_answer(),
         ureq::Error::Protocol(_) => io::Error::other("what answers there is no HTTP server"),
-        err => err.into_io(),
+        err => match err.into_io() {
+            err if err.kind() == io::ErrorKind::UnexpectedEof => no_answer(),
+            err => err,
+        },
     })?;
     let status = answer.status();
     if status.is_success() {

@@ -112,6 +112,28 @@ fn refusals_are_counted() {
     assert_eq!(sink.lost_lines(), 3);
 }
 
+/// Check that a server that ends without an answer, and one that speaks of something else, are failures with their reason.
+#[test]
+fn other_answers_are_failures() {
+    for (answer, why) in [
+        ("", "the server does not answer"),
+        (
+            "SSH-2.0-OpenSSH_9.2\r\n",
+            "what answers there is no HTTP server",
+        ),
+        ("HTTP/1.1 500\r\n\r\n", "the server answers 500: "),
+        (
+            "HTTP/1.1 503 Busy\r\nContent-Length: 99\r\n\r\ncut",
+            "the server answers 503: cut",
+        ),
+    ] {
+        let (target, taken) = server(answer);
+        let mut sink = Sink::open(&target, None).unwrap();
+        assert_eq!(sink.send_lines("a n=1i 1\n").as_deref(), Some(why));
+        taken.join().unwrap();
+    }
+}
+
 /// Check that a server that takes a connection and never answers costs a moment, and that it is not waited for again at
 /// once.
 #[test]
