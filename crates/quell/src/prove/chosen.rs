@@ -169,7 +169,7 @@ pub(super) fn choose_plan(
     if searched.interrupted.is_some() {
         chosen.nothing = Some(proof::NOT_PROVED.to_owned());
     } else if chosen.plan.remedies.is_empty() && !searched.tried.is_empty() {
-        let objective = metric::objective_of(metrics);
+        let objective = metric::Objective(metrics);
         chosen.nothing = Some(proof::nothing_won(searched.tried.len(), objective.name()));
     } else if searched.tried.is_empty() && could_help > 0 {
         chosen.nothing = Some(proof::nothing_tried(could_help));

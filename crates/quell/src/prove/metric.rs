@@ -17,6 +17,14 @@ pub(crate) enum MetricUnit {
 }
 
 impl MetricUnit {
+    /// Whether pairs of its values are compared as counts, whose scatter is known, or as measures.
+    pub(crate) fn kind(self) -> MetricKind {
+        match self {
+            Self::Count => MetricKind::Count,
+            Self::Nanoseconds | Self::Bytes | Self::Number => MetricKind::Measure,
+        }
+    }
+
     /// Writes the value with its unit.
     pub(crate) fn format_value(self, value: f64) -> String {
         // The cast saturates, and a NaN becomes 0, so an impossible value is still shown as a number.
@@ -42,7 +50,6 @@ pub(crate) struct ProofMetric {
     /// Its name in text.
     pub(crate) title: String,
     pub(crate) unit: MetricUnit,
-    pub(crate) kind: MetricKind,
     pub(crate) role: MetricRole,
     pub(crate) higher_is_better: bool,
     /// The pattern that finds it in the output, for a metric of the user's.
@@ -55,75 +62,30 @@ const WALL_METRIC: &str = "wall_ns";
 /// The index of the maximum memory in [`BUILT_IN`].
 pub(crate) const MAX_RSS_INDEX: usize = 7;
 
-/// The metrics of every run, in the order of [`super::sample::RunSample::values`].
-const BUILT_IN: [(&str, &str, MetricUnit, MetricKind, MetricRole); 8] = [
-    (
-        "shootdowns",
-        "shootdowns",
-        MetricUnit::Count,
-        MetricKind::Count,
-        MetricRole::Explains,
-    ),
-    (
-        "victims",
-        "victims",
-        MetricUnit::Count,
-        MetricKind::Count,
-        MetricRole::Explains,
-    ),
-    (
-        "wait_ns",
-        "wait of culprits",
-        MetricUnit::Nanoseconds,
-        MetricKind::Measure,
-        MetricRole::Explains,
-    ),
-    (
-        "page_faults",
-        "page faults",
-        MetricUnit::Count,
-        MetricKind::Count,
-        MetricRole::Explains,
-    ),
-    (
-        "system_ns",
-        "system time",
-        MetricUnit::Nanoseconds,
-        MetricKind::Measure,
-        MetricRole::Explains,
-    ),
-    (
-        CPU_METRIC,
-        "CPU time",
-        MetricUnit::Nanoseconds,
-        MetricKind::Measure,
-        MetricRole::Objective,
-    ),
-    (
-        WALL_METRIC,
-        "wall time",
-        MetricUnit::Nanoseconds,
-        MetricKind::Measure,
-        MetricRole::Objective,
-    ),
-    (
-        "max_rss",
-        "maximum memory",
-        MetricUnit::Bytes,
-        MetricKind::Measure,
-        MetricRole::Cost,
-    ),
-];
+/// The metrics of every run, in the order of [`super::sample::RunSample::values`]: key, title, unit and role.
+const BUILT_IN: [(&str, &str, MetricUnit, MetricRole); 8] = {
+    use MetricRole::{Cost, Explains, Objective};
+    use MetricUnit::{Bytes, Count, Nanoseconds};
+    [
+        ("shootdowns", "shootdowns", Count, Explains),
+        ("victims", "victims", Count, Explains),
+        ("wait_ns", "wait of culprits", Nanoseconds, Explains),
+        ("page_faults", "page faults", Count, Explains),
+        ("system_ns", "system time", Nanoseconds, Explains),
+        (CPU_METRIC, "CPU time", Nanoseconds, Objective),
+        (WALL_METRIC, "wall time", Nanoseconds, Objective),
+        ("max_rss", "maximum memory", Bytes, Cost),
+    ]
+};
 
 /// The metrics of every run, and the user's own, given as `NAME=REGEX` or `NAME^=REGEX`.
 pub(crate) fn all_metrics(asked: &[String]) -> anyhow::Result<Vec<ProofMetric>> {
     let built_in = BUILT_IN
         .iter()
-        .map(|&(name, title, unit, kind, role)| ProofMetric {
+        .map(|&(name, title, unit, role)| ProofMetric {
             name: name.to_owned(),
             title: title.to_owned(),
             unit,
-            kind,
             // The user runs the program for its own figure, so the time only explains it then.
             role: match role {
                 MetricRole::Objective if !asked.is_empty() => MetricRole::Explains,
@@ -184,21 +146,16 @@ fn parse_metric(text: &str) -> anyhow::Result<ProofMetric> {
             name.to_owned()
         },
         unit: MetricUnit::Number,
-        kind: MetricKind::Measure,
         role: MetricRole::Objective,
         higher_is_better,
         pattern: Some(pattern),
     })
 }
 
-/// The user's objective as one number of a run, by which runs are ranked.
+/// The user's objective as one number of a run, by which runs are ranked: of these metrics the first that the user named,
+/// or the time.
 #[derive(Clone, Copy)]
-pub(crate) struct Objective<'a>(&'a [ProofMetric]);
-
-/// The objective among these metrics: the first that the user named, or the time.
-pub(crate) fn objective_of(metrics: &[ProofMetric]) -> Objective<'_> {
-    Objective(metrics)
-}
+pub(crate) struct Objective<'a>(pub(crate) &'a [ProofMetric]);
 
 impl Objective<'_> {
     fn named_metric(&self) -> Option<(usize, &ProofMetric)> {
@@ -341,14 +298,14 @@ mod tests {
     fn objectives() {
         let time = all_metrics(&[]).unwrap();
         let run = [1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0];
-        assert_eq!(objective_of(&time).name(), "time");
-        assert!((objective_of(&time).value_of_run(&run) - 6e9).abs() < 1.0);
-        assert!(!objective_of(&time).higher_is_better());
+        assert_eq!(Objective(&time).name(), "time");
+        assert!((Objective(&time).value_of_run(&run) - 6e9).abs() < 1.0);
+        assert!(!Objective(&time).higher_is_better());
         let named = all_metrics(&["ops^=(.)".to_owned()]).unwrap();
         let run = [1.0, 1.0, 1.0, 1.0, 1.0, 4e9, 9e9, 1.0, 77.0];
-        assert_eq!(objective_of(&named).name(), "ops");
-        assert!((objective_of(&named).value_of_run(&run) - 77.0).abs() < f64::EPSILON);
-        assert!(objective_of(&named).higher_is_better());
+        assert_eq!(Objective(&named).name(), "ops");
+        assert!((Objective(&named).value_of_run(&run) - 77.0).abs() < f64::EPSILON);
+        assert!(Objective(&named).higher_is_better());
         let roles = |metrics: &[ProofMetric]| {
             let of = metrics.iter().filter(|m| m.role == MetricRole::Objective);
             of.map(|m| m.name.clone()).collect::<Vec<_>>()

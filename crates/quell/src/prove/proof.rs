@@ -151,7 +151,7 @@ pub(crate) fn judge_metrics(
                 family,
                 looks: looks.planned(),
                 seed,
-                kind: metric.kind,
+                kind: metric.unit.kind(),
                 higher_is_better: metric.higher_is_better,
                 ..Rules::default()
             };

@@ -192,7 +192,7 @@ impl PlanSearch<'_> {
         if entrants.is_empty() {
             return Ok(Vec::new());
         }
-        let objective = metric::objective_of(self.metrics);
+        let objective = metric::Objective(self.metrics);
         let a_round = entrants.len() + entrants.len().div_ceil(MAX_GROUP_CANDIDATES);
         let rounds = ProofLimits::race_rounds(left, a_round, course.run);
         let rules = RaceRules {
@@ -264,7 +264,7 @@ impl PlanSearch<'_> {
         race: &mut Race,
         ends: &mut [Option<String>],
     ) -> anyhow::Result<()> {
-        let objective = metric::objective_of(self.metrics);
+        let objective = metric::Objective(self.metrics);
         let labels: Vec<&str> = entrants.iter().map(|e| e.label.as_str()).collect();
         let mut memory = vec![Vec::new(); entrants.len()];
         while let Some(group) = race.next_group() {
