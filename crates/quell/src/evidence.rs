@@ -10,7 +10,9 @@ use quell_remedy::{
     Evidence, FoundSoftware, ObservedTime, ShootdownSource, recognise_command, recognise_modules,
 };
 
-use crate::preload::fitness::sanitizer_reason;
+use crate::launch::Usage;
+use crate::preload::file_rights::is_secure;
+use crate::preload::fitness::{sanitizer_reason, unfit_for_choice};
 use crate::report::{Report, ShootdownOrigin};
 use crate::show::units::plural;
 
@@ -19,7 +21,6 @@ pub(crate) struct ObservedProgram {
     pub(crate) evidence: Evidence,
     pub(crate) found: Vec<FoundSoftware>,
     pub(crate) notes: Vec<String>,
-    pub(crate) shootdowns: u64,
     /// The shootdowns by processes that were not watched.
     pub(crate) others: u64,
     /// The account of the time, if the trace has one.
@@ -44,10 +45,22 @@ impl ObservedProgram {
 
     /// [`ObservedProgram::add_found`] for the allocators in a command's files. Files that can't be read add nothing, and are no
     /// error, because the command ran.
-    pub(crate) fn add_found_of(&mut self, command: &[OsString]) {
+    fn add_found_of(&mut self, command: &[OsString]) {
         if let Ok(recognised) = recognise_command(command, &|name| std::env::var_os(name)) {
             self.add_found(recognised.found);
         }
+    }
+
+    /// Adds what is known of a command that quell ran itself: its allocators, its memory and page faults, and whether a library
+    /// may be preloaded into it.
+    pub(crate) fn add_run_of(&mut self, command: &[OsString], usage: &Usage) {
+        self.add_found_of(command);
+        self.evidence.page_faults = Some(usage.page_faults());
+        self.evidence.max_rss = Some(usage.max_rss);
+        self.evidence.secure = is_secure(command);
+        self.evidence.unfit = unfit_for_choice(command);
+        let words = command.iter().map(|w| w.to_string_lossy().into_owned());
+        self.evidence.command = words.collect();
     }
 }
 
@@ -96,7 +109,6 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<ObservedProgram> {
             recognised.skipped,
         ]
         .concat(),
-        shootdowns,
         others,
         account,
         advice: report.advice,
@@ -128,10 +140,4 @@ pub(crate) fn plan_source(origin: ShootdownOrigin) -> ShootdownSource {
         region: Some(origin.region),
         shootdowns: origin.shootdowns,
     }
-}
-
-/// The words of a command, for remedies that depend on its options.
-pub(crate) fn command_words(command: &[OsString]) -> Vec<String> {
-    let words = command.iter().map(|w| w.to_string_lossy().into_owned());
-    words.collect()
 }

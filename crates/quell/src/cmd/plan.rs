@@ -15,15 +15,15 @@ use quell_remedy::{FoundSoftware, Plan, Planned, recognise_process};
 use serde::Serialize;
 
 use crate::cli::PlanArgs;
-use crate::evidence::{ObservedProgram, command_words, of_trace};
+use crate::evidence::{ObservedProgram, of_trace};
 use crate::launch::{self, Output, signals};
 use crate::outcome;
 use crate::plan::{
     Environment, PlannedJson, describe_candidates, describe_remedies, how_to_keep,
     overridden_settings, save_plan,
 };
-use crate::preload::file_rights::{has_rights, is_process_secure, is_secure};
-use crate::preload::fitness::{sanitizer_reason, unfit_for_choice};
+use crate::preload::file_rights::{has_rights, is_process_secure};
+use crate::preload::fitness::sanitizer_reason;
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::command::{command_title, shell_words};
 use crate::show::lines::bullet_list;
@@ -201,12 +201,7 @@ fn subject_of_run(command: &[std::ffi::OsString]) -> anyhow::Result<PlanSubject>
     let recorded = record_command(command, &dir, Output::ToStderr)?;
     let ended = recorded.ended;
     let mut observed = of_trace(&dir)?;
-    observed.add_found_of(command);
-    observed.evidence.page_faults = Some(ended.usage.page_faults());
-    observed.evidence.max_rss = Some(ended.usage.max_rss);
-    observed.evidence.secure = is_secure(command);
-    observed.evidence.unfit = unfit_for_choice(command);
-    observed.evidence.command = command_words(command);
+    observed.add_run_of(command, &ended.usage);
     let words = shell_words(&observed.evidence.command);
     let status = outcome::finish(command, &ended, &recorded.leftovers);
     Ok(PlanSubject {
@@ -227,7 +222,7 @@ fn plan_text(
     saved: Option<&Path>,
 ) -> String {
     let mut out = String::new();
-    let mut seen = plural(subject.observed.shootdowns, "shootdown") + " seen";
+    let mut seen = plural(subject.observed.evidence.shootdowns, "shootdown") + " seen";
     let others = subject.observed.others;
     if others > 0 {
         seen += &format!(", and {} by other processes", count(others));
@@ -311,7 +306,7 @@ fn plan_json(
     };
     let document = PlanJson {
         schema: "quell/plan/1",
-        shootdowns: observed.shootdowns,
+        shootdowns: observed.evidence.shootdowns,
         by_others: observed.others,
         page_faults: observed.evidence.page_faults,
         allocators: observed.found.iter().map(allocator).collect(),

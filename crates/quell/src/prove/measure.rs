@@ -2,17 +2,14 @@
 
 use quell_event::Mechanism;
 use quell_event::account::AccountSummary;
-use quell_remedy::FoundSoftware;
-use quell_remedy::advice::Advised;
 
 use super::failed::{FailedRun, FailureKind};
 use super::job::ProveJob;
 use super::metric::ProofMetric;
 use super::sample::RunSample;
 use super::watch::{AccountWatcher, CountingWatcher, RecordingWatcher};
-use crate::evidence;
+use crate::evidence::{ObservedProgram, of_trace};
 use crate::launch::Setup;
-use crate::preload::{file_rights, fitness};
 use crate::temp_dir::{OBSERVED_TRACE, TempDir};
 
 /// Runs the job once, with exact counters only.
@@ -70,17 +67,6 @@ fn release_memory() {
     unsafe { libc::malloc_trim(0) };
 }
 
-/// The result of the observed run.
-pub(crate) struct ObservedRun {
-    pub(crate) evidence: quell_remedy::Evidence,
-    pub(crate) found: Vec<FoundSoftware>,
-    pub(crate) notes: Vec<String>,
-    /// The account of its time, where there could be one.
-    pub(crate) account: Option<AccountSummary>,
-    /// Advice for costs that no setting reaches.
-    pub(crate) advice: Vec<Advised>,
-}
-
 /// The share of CPU time that faults of huge pages take, in thousandths. Zeroing is counted in full: it is most of such a
 /// fault, and only a small part of a fault of a small page.
 fn huge_time_permille(account: &AccountSummary) -> u32 {
@@ -106,7 +92,7 @@ pub(crate) fn run_observed(
     job: &ProveJob<'_>,
     metrics: &[ProofMetric],
     setup: &Setup,
-) -> anyhow::Result<ObservedRun> {
+) -> anyhow::Result<ObservedProgram> {
     let when = "the observed run";
     job.progress.begin_run(when);
     let temp = TempDir::new()?;
@@ -123,23 +109,12 @@ pub(crate) fn run_observed(
             ));
         }
     }
-    let mut observed = evidence::of_trace(&dir)?;
-    observed.add_found_of(job.argv);
-    let mut evidence = observed.evidence;
-    evidence.page_faults = Some(ran.usage.page_faults());
-    evidence.max_rss = Some(ran.usage.max_rss);
-    evidence.secure = file_rights::is_secure(job.argv);
-    evidence.unfit = fitness::unfit_for_choice(job.argv);
-    evidence.command = evidence::command_words(job.argv);
-    evidence.huge_time_permille = observed.account.as_ref().map_or(0, huge_time_permille);
+    let mut observed = of_trace(&dir)?;
+    observed.add_run_of(job.argv, &ran.usage);
+    let account = observed.account.as_ref();
+    observed.evidence.huge_time_permille = account.map_or(0, huge_time_permille);
     job.progress.end_run();
-    Ok(ObservedRun {
-        evidence,
-        found: observed.found,
-        notes: observed.notes,
-        account: observed.account,
-        advice: observed.advice,
-    })
+    Ok(observed)
 }
 
 /// Runs the job once with an account of its time; `None` where there can be none.
