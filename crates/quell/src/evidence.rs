@@ -6,14 +6,12 @@ use std::path::Path;
 use quell_event::Mechanism;
 use quell_event::account::{Account, AccountSummary};
 use quell_remedy::advice::Advised;
-use quell_remedy::{
-    Evidence, FoundSoftware, ObservedTime, ShootdownSource, recognise_command, recognise_modules,
-};
+use quell_remedy::{Evidence, FoundSoftware, ObservedTime, recognise_command, recognise_modules};
 
 use crate::launch::Usage;
 use crate::preload::file_rights::is_secure;
 use crate::preload::fitness::{sanitizer_reason, unfit_for_choice};
-use crate::report::{Report, ShootdownOrigin};
+use crate::report::Report;
 use crate::show::units::plural;
 
 /// The evidence on a program, with the notes for its user.
@@ -72,7 +70,6 @@ impl ObservedProgram {
 pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<ObservedProgram> {
     let report = Report::open(dir)?;
     let recognised = recognise_modules(report.modules.iter().map(AsRef::as_ref));
-    let sources = report.origins.into_iter().map(plan_source).collect();
     let shootdowns = report.own.shootdowns;
     let others = report.summary.shootdowns.saturating_sub(shootdowns);
     let account = report.summary.account;
@@ -88,7 +85,7 @@ pub(crate) fn of_trace(dir: &Path) -> anyhow::Result<ObservedProgram> {
     Ok(ObservedProgram {
         evidence: Evidence {
             shootdowns,
-            sources,
+            sources: report.sources,
             cpus: std::thread::available_parallelism()
                 .ok()
                 .and_then(|n| u32::try_from(n.get()).ok()),
@@ -128,16 +125,5 @@ fn spent_by(account: Account, summary: &AccountSummary, duration_ns: u64) -> Obs
         account,
         hits_ns: hits.map_or(0, |row| row.cpu_ns),
         duration_ns,
-    }
-}
-
-/// An origin as the source of a plan.
-pub(crate) fn plan_source(origin: ShootdownOrigin) -> ShootdownSource {
-    ShootdownSource {
-        cause: origin.cause,
-        caller_module: origin.module,
-        caller_symbol: origin.symbol,
-        region: Some(origin.region),
-        shootdowns: origin.shootdowns,
     }
 }

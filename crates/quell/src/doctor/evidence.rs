@@ -9,7 +9,6 @@ use quell_event::trace::{Trace, TraceMeta};
 use quell_event::{Cause, Tally, TallySummary};
 use quell_probe::{Probe, ProbeOptions, Scope, StackShare};
 
-use crate::evidence::plan_source;
 use crate::host_name::host_name;
 use crate::launch::signals;
 use crate::report::places::Places;
@@ -62,8 +61,7 @@ pub(crate) fn trace_evidence(
         return Ok((evidence, notes));
     }
     evidence.process_shootdowns = Some(process_shootdowns(&rows, pid));
-    let origins = Places::new(&sum, &code).origins(Some(pid));
-    evidence.process_callers = Some(origins.into_iter().map(plan_source).collect());
+    evidence.process_callers = Some(Places::new(&sum, &code).sources(Some(pid)));
     Ok((evidence, notes))
 }
 

@@ -16,7 +16,8 @@ pub(crate) mod regions;
 use std::path::{Path, PathBuf};
 
 use quell_event::trace::Trace;
-use quell_event::{Account, Cause, ShootdownCounts, Tally, TallySummary};
+use quell_event::{Account, ShootdownCounts, Tally, TallySummary};
+use quell_remedy::ShootdownSource;
 use quell_remedy::advice::Advised;
 
 use crate::show::units::plural;
@@ -37,8 +38,8 @@ pub(crate) struct Report {
     pub(crate) summary: TallySummary,
     /// Notes for the reader, such as that the recording was cut short, or frames have no name.
     pub(crate) notes: Vec<String>,
-    /// The origins of shootdowns, for a plan, without those by strangers.
-    pub(crate) origins: Vec<ShootdownOrigin>,
+    /// The sources of shootdowns, for a plan, without those by strangers.
+    pub(crate) sources: Vec<ShootdownSource>,
     /// The shootdowns among the rows by processes that were not watched, and only shot at watched ones.
     pub(crate) by_strangers: u64,
     /// The counts of the watched processes, which are exact also where records were lost.
@@ -51,16 +52,6 @@ pub(crate) struct Report {
     pub(crate) modules: Vec<PathBuf>,
     /// Advice for costs that no setting reaches; only where the whole trace was opened for its report or for a plan.
     pub(crate) advice: Vec<Advised>,
-}
-
-/// The shootdowns of one cause that one place in the code asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ShootdownOrigin {
-    pub(crate) cause: Cause,
-    pub(crate) module: Option<PathBuf>,
-    pub(crate) symbol: Option<String>,
-    pub(crate) region: String,
-    pub(crate) shootdowns: u64,
 }
 
 /// Sums up the rows of a trace, and reads its code. The last value is the number of lines about code that can't be read.
@@ -205,7 +196,7 @@ impl Report {
             title: subject.title(),
             summary,
             notes,
-            origins: places.origins(None),
+            sources: places.sources(None),
             by_strangers: places.by_strangers(),
             own,
             account: tally.account,
@@ -218,7 +209,7 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use quell_event::{CulpritTally, ShootdownCounts};
+    use quell_event::{Cause, CulpritTally, ShootdownCounts};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use quell_event::trace::EventRow;
 
 use super::mappings::Mappings;
 
-/// The key of a shootdown, for regions, stacks and origins.
+/// The key of a shootdown, for regions, stacks and sources.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(super) pid: u32,

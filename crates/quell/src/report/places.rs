@@ -1,4 +1,4 @@
-//! Regions, stacks and origins of shootdowns, from the places of a trace.
+//! Regions, stacks and sources of shootdowns, from the places of a trace.
 
 use std::cmp::Reverse;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use quell_event::tally_summary::{RegionRow, StackRow};
 use quell_event::trace::StackFrame;
 use quell_event::{Cause, Text};
+use quell_remedy::ShootdownSource;
 
-use super::ShootdownOrigin;
 use super::aggregate::Aggregate;
 use super::code::Code;
 pub(crate) use super::place::Place;
@@ -108,12 +108,12 @@ impl<'a> Places<'a> {
         strangers.map(|(_, n, _)| n).sum()
     }
 
-    /// The origins of shootdowns, for a plan: those of all watched processes, or of one.
-    pub(crate) fn origins(&self, pid: Option<u32>) -> Vec<ShootdownOrigin> {
+    /// The sources of shootdowns, for a plan: those of all watched processes, or of one.
+    pub(crate) fn sources(&self, pid: Option<u32>) -> Vec<ShootdownSource> {
         let mut callers: QuickMap<i32, Option<&StackFrame>> = QuickMap::default();
         // The cause, the module, the symbol and the region's number.
-        type OriginKey<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
-        let mut rows: QuickMap<OriginKey<'_>, u64> = QuickMap::default();
+        type SourceKey<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
+        let mut rows: QuickMap<SourceKey<'_>, u64> = QuickMap::default();
         let wanted = |place: &Place| match pid {
             Some(pid) => place.pid == pid,
             None => !self.code.is_stranger(place.pid),
@@ -131,22 +131,22 @@ impl<'a> Places<'a> {
         let mut rows: Vec<_> = rows
             .into_iter()
             .map(
-                |((cause, module, symbol, region), shootdowns)| ShootdownOrigin {
+                |((cause, module, symbol, region), shootdowns)| ShootdownSource {
                     cause,
-                    module: module.map(PathBuf::from),
-                    symbol: symbol.map(str::to_owned),
-                    region: self.names[region as usize].clone(),
+                    caller_module: module.map(PathBuf::from),
+                    caller_symbol: symbol.map(str::to_owned),
+                    region: Some(self.names[region as usize].clone()),
                     shootdowns,
                 },
             )
             .collect();
         rows.sort_by(|a, b| {
-            let key = |o: &ShootdownOrigin| {
+            let key = |s: &ShootdownSource| {
                 (
-                    o.cause,
-                    o.region.clone(),
-                    o.module.clone(),
-                    o.symbol.clone(),
+                    s.cause,
+                    s.region.clone(),
+                    s.caller_module.clone(),
+                    s.caller_symbol.clone(),
                 )
             };
             (b.shootdowns, key(a)).cmp(&(a.shootdowns, key(b)))
