@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -92,14 +93,6 @@ fn possible_folders() -> Vec<PathBuf> {
     all
 }
 
-/// A hash of the content for the file's name, so that running programs keep the library of an older quell. FNV-1a is enough
-/// to name builds, because the content is compared too.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    })
-}
-
 /// Writes the library into a folder if it is not there, under a name by its content. The folder must be writable for its
 /// owner alone, or others could put code into programs.
 fn put_into(folder: &Path) -> anyhow::Result<PathBuf> {
@@ -112,9 +105,10 @@ fn put_into(folder: &Path) -> anyhow::Result<PathBuf> {
     if !meta.is_dir() || meta.uid() != user || meta.mode() & 0o022 != 0 {
         bail!("it is not yours alone to write to");
     }
-    let path = folder
-        .join(format!("{:016x}", fnv1a(SHIM_BYTES)))
-        .join(SHIM_LIBRARY);
+    // A hash of the content names the build, so that running programs keep the library of an older quell. It may be any hash,
+    // because the content is compared too.
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(SHIM_BYTES);
+    let path = folder.join(format!("{hash:016x}")).join(SHIM_LIBRARY);
     let there = |path: &Path| fs::read(path).is_ok_and(|bytes| bytes == SHIM_BYTES);
     if !there(&path) {
         let inner = path.parent().unwrap_or(folder);
