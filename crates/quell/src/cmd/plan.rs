@@ -1,6 +1,6 @@
 //! `quell plan`: the remedies for a program, from a trace, a running process, or a run of a command.
 
-use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ struct PlanSubject {
     title: String,
     /// The command that starts it again, for the last line.
     command: String,
-    environment: BTreeMap<String, String>,
+    environment: Environment,
     status: ExitCode,
 }
 
@@ -95,8 +95,9 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     Ok(subject.status)
 }
 
-fn own_environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
+/// The variables that are text, name and value.
+fn text_variables(all: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
+    all.into_iter()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
@@ -109,7 +110,7 @@ fn subject_of_trace(dir: &Path, default: bool) -> anyhow::Result<PlanSubject> {
         observed: of_trace(dir)?,
         title: format!("Plan by the trace {}", Text::from_os_str(dir)),
         command: "COMMAND".to_owned(),
-        environment: own_environment(),
+        environment: text_variables(std::env::vars_os()),
         status: ExitCode::SUCCESS,
     })
 }
@@ -170,17 +171,13 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     // The trace has a command line, but quell did not start it.
     evidence.from_start = false;
     observed.add_found(recognised.found);
-    let text = |s: std::ffi::OsString| s.into_string().ok();
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
     let words = shell_words(&words);
     Ok(PlanSubject {
         observed,
         title: format!("Plan for process {pid}, {}", command_title(&words)),
         command: words,
-        environment: environment
-            .into_iter()
-            .filter_map(|(n, v)| Some((text(n)?, text(v)?)))
-            .collect(),
+        environment: text_variables(environment),
         status: ExitCode::SUCCESS,
     })
 }
@@ -193,7 +190,7 @@ fn max_rss_of_status(status: &str) -> Option<u64> {
 }
 
 /// Runs a command once with a recording, which also measures its memory and page faults.
-fn subject_of_run(command: &[std::ffi::OsString]) -> anyhow::Result<PlanSubject> {
+fn subject_of_run(command: &[OsString]) -> anyhow::Result<PlanSubject> {
     launch::check_command(command)?;
     let temp = TempDir::new()?;
     let dir: PathBuf = temp.path().join(RUN_TRACE);
@@ -208,7 +205,7 @@ fn subject_of_run(command: &[std::ffi::OsString]) -> anyhow::Result<PlanSubject>
         observed,
         title: format!("Plan for {}", command_title(&words)),
         command: words,
-        environment: own_environment(),
+        environment: text_variables(std::env::vars_os()),
         status,
     })
 }

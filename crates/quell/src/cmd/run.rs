@@ -107,15 +107,10 @@ const NOTHING_TO_SAVE: &str = "--save: there is no plan to write: 'quell prove -
 /// Names the settings that could help, and sets none: a setting that wins time for one program costs another time, and only
 /// runs can show which.
 fn say_what_could_be_set(command: &[OsString]) -> anyhow::Result<()> {
-    let recognised = recognise_plan(command)?;
-    let names: Vec<&str> = recognised
-        .plan
-        .remedies
-        .iter()
-        .map(|p| p.remedy.as_str())
-        .collect();
+    let (plan, _) = recognise_plan(command)?;
+    let names: Vec<&str> = plan.remedies.iter().map(|p| p.remedy.as_str()).collect();
     match names.as_slice() {
-        [] => recognised.say_nothing_to_set(),
+        [] => say_nothing_to_set(&plan),
         names => say_line(&format!(
             "nothing is set without a plan: {} may win time or lose it; 'quell prove --save plan.toml -- CMD' finds out, and --untried sets it all the same",
             names.join(", ")
@@ -126,60 +121,48 @@ fn say_what_could_be_set(command: &[OsString]) -> anyhow::Result<()> {
 
 /// The plan for `--untried`: settings that nobody has tried on this command.
 fn untried_plan(command: &[OsString]) -> anyhow::Result<Plan> {
-    let recognised = recognise_plan(command)?;
-    for p in &recognised.plan.remedies {
+    let (plan, notes) = recognise_plan(command)?;
+    for p in &plan.remedies {
         for (name, value) in &p.sets {
             say_line(&format!("{name}={value} ({}: {})", p.remedy, p.evidence));
         }
     }
-    if recognised.plan.remedies.is_empty() {
-        recognised.say_nothing_to_set();
+    if plan.remedies.is_empty() {
+        say_nothing_to_set(&plan);
     }
-    for note in &recognised.notes {
+    for note in &notes {
         say_line(&format!("{note}; 'quell prove' finds out"));
     }
-    Ok(recognised.plan)
+    Ok(plan)
 }
 
-/// The settings for the allocators that were found in a command's files.
-struct RecognisedPlan {
-    plan: Plan,
-    /// Notes on files that could not be examined.
-    notes: Vec<String>,
+fn say_nothing_to_set(plan: &Plan) {
+    let why = plan.notes.first().map_or(
+        "no allocator with a setting was found in it",
+        String::as_str,
+    );
+    say_line(&format!("nothing to set: {why}"));
 }
 
-impl RecognisedPlan {
-    fn say_nothing_to_set(&self) {
-        let why = self.plan.notes.first().map_or(
-            "no allocator with a setting was found in it",
-            String::as_str,
-        );
-        say_line(&format!("nothing to set: {why}"));
-    }
-}
-
-/// Finds the allocators in a command's files, and the settings that are known for them.
-fn recognise_plan(command: &[OsString]) -> anyhow::Result<RecognisedPlan> {
+/// Finds the allocators in a command's files: the settings that are known for them, and notes on files that could not be
+/// examined.
+fn recognise_plan(command: &[OsString]) -> anyhow::Result<(Plan, Vec<String>)> {
     launch::check_command(command)?;
     if let Some(program) = for_32_bits(command) {
         let why = format!(
             "{} is a 32-bit program, and quell knows settings for 64-bit ones",
             program.display()
         );
-        return Ok(RecognisedPlan {
-            plan: Plan {
-                notes: vec![why],
-                ..Plan::default()
-            },
-            notes: Vec::new(),
-        });
+        let plan = Plan {
+            notes: vec![why],
+            ..Plan::default()
+        };
+        return Ok((plan, Vec::new()));
     }
     let recognised = recognise_command(command, &|name| std::env::var_os(name))
         .with_context(|| format!("finding the allocators of {}", command[0].display()))?;
-    Ok(RecognisedPlan {
-        plan: without_evidence(command, &recognised.found, &own_variable),
-        notes: recognised.notes,
-    })
+    let plan = without_evidence(command, &recognised.found, &own_variable);
+    Ok((plan, recognised.notes))
 }
 
 /// A plan for the allocators that were found, as if each had caused shootdowns. The C library's is left out where another
@@ -207,7 +190,6 @@ fn without_evidence(
     };
     let evidence = Evidence {
         shootdowns: SUPPOSED_SHOOTDOWNS * used.len() as u64,
-        page_faults: None,
         sources: used.iter().map(supposed).collect(),
         secure: is_secure(command),
         unfit: unfit_for_choice(command),
