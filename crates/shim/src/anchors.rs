@@ -139,10 +139,7 @@ impl Anchors {
     /// The page of one that lies whole in a range.
     pub(crate) fn page_in(&self, range: Range) -> Option<Range> {
         let start = self.any_in(range)?;
-        Some(Range {
-            start,
-            end: start + PAGE,
-        })
+        Some(Range::page_at(start))
     }
 
     /// The first bytes of all anchors.

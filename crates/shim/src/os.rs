@@ -557,10 +557,7 @@ unsafe impl Kernel for Linux {
 
     unsafe fn clear_marked(&self, range: Range, mark: u64) -> usize {
         for start in (range.start..range.end).step_by(PAGE) {
-            let page = Range {
-                start,
-                end: start + PAGE,
-            };
+            let page = Range::page_at(start);
             // SAFETY: the caller's page, which begins with a word of its own. One access that reads and writes: of a page that
             // the kernel was offered the CPU notes the first of either kind in the page table, which takes half a microsecond each.
             let word = unsafe { AtomicU64::from_ptr(start as *mut u64) };

@@ -132,10 +132,7 @@ impl<K: Kernel> Shim<K> {
     /// Whether there is room for one at an address; none where that can't be told now.
     fn put_anchor_at(&self, start: usize, range: Range, kind: Kind) -> Option<bool> {
         let reserve = if kind.noreserve { MAP_NORESERVE } else { 0 };
-        let page = Range {
-            start,
-            end: start + PAGE,
-        };
+        let page = Range::page_at(start);
         let map = Map {
             addr: start,
             len: PAGE,
@@ -180,10 +177,7 @@ impl<K: Kernel> Shim<K> {
         // A range that was several mappings once may be several to the kernel still.
         let mut start = range.start;
         while start < range.end {
-            let first = Range {
-                start,
-                end: start + PAGE,
-            };
+            let first = Range::page_at(start);
             match self.kernel.mapping_at(first) {
                 Some(mapping) if mapping.is_plain => start = mapping.range.end,
                 Some(_) => return Ownership::Foreign,

@@ -19,6 +19,23 @@ impl Range {
         end: usize::MAX,
     };
 
+    /// The page that begins there.
+    pub(crate) fn page_at(start: usize) -> Range {
+        Range::of_len(start, PAGE)
+    }
+
+    /// So many bytes from `start` on.
+    pub(crate) fn of_len(start: usize, len: usize) -> Range {
+        let end = start + len;
+        Range { start, end }
+    }
+
+    /// The rest of it from `start` on.
+    pub(crate) fn starting_at(self, start: usize) -> Range {
+        let end = self.end;
+        Range { start, end }
+    }
+
     /// The pages that the kernel takes `addr` and `len` for: it wants a whole page to begin with, and
     /// rounds the length up. None where it would refuse them, or there is nothing to do.
     #[must_use]

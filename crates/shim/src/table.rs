@@ -170,10 +170,7 @@ impl Table {
             if from >= range.end {
                 return None;
             }
-            at = self.nodes.first_in(Range {
-                start: from,
-                end: range.end,
-            });
+            at = self.nodes.first_in(range.starting_at(from));
         }
         None
     }
@@ -215,10 +212,7 @@ impl Table {
     pub(crate) fn all_live(&self, range: Range, wanted: impl Fn(&Region) -> bool) -> bool {
         let mut from = range.start;
         while from < range.end {
-            let Some(id) = self.nodes.first_in(Range {
-                start: from,
-                end: range.end,
-            }) else {
+            let Some(id) = self.nodes.first_in(range.starting_at(from)) else {
                 return false;
             };
             let region = self.nodes.get(id);
@@ -242,10 +236,7 @@ impl Table {
     pub(crate) fn forget(&mut self, range: Range, kept: bool) -> Forgotten {
         let mut done = Forgotten::default();
         let mut from = range.start;
-        while let Some(id) = self.nodes.first_in(Range {
-            start: from,
-            end: range.end,
-        }) {
+        while let Some(id) = self.nodes.first_in(range.starting_at(from)) {
             let region = *self.nodes.get(id);
             match region.state {
                 State::Leaving | State::Lost => {
@@ -370,10 +361,7 @@ impl Table {
             return;
         }
         let mut from = range.start;
-        while let Some(id) = self.nodes.first_in(Range {
-            start: from,
-            end: range.end,
-        }) {
+        while let Some(id) = self.nodes.first_in(range.starting_at(from)) {
             let region = *self.nodes.get(id);
             let mut kind = region.kind;
             how(&mut kind);
@@ -532,10 +520,7 @@ impl Table {
 
     /// Whether the region there was kept, and may not serve yet.
     pub(crate) fn is_fresh_at(&self, start: usize) -> bool {
-        let range = Range {
-            start,
-            end: start + PAGE,
-        };
+        let range = Range::page_at(start);
         let there = self.nodes.first_in(range);
         there.is_some_and(|id| self.nodes.get(id).state == State::Fresh)
     }
@@ -557,10 +542,7 @@ impl Table {
         start: usize,
         may: impl Fn(&Region) -> bool,
     ) -> Option<(NodeId, Range)> {
-        let range = Range {
-            start,
-            end: start + len,
-        };
+        let range = Range::of_len(start, len);
         let id = self.nodes.first_in(range)?;
         let region = self.nodes.get(id);
         let fits = region.state == State::Dirty
@@ -591,10 +573,7 @@ impl Table {
         self.dirty
             .shorten_to(&mut self.nodes, id, start - range.start);
         let end = Region {
-            range: Range {
-                start,
-                end: range.end,
-            },
+            range: range.starting_at(start),
             ..whole
         };
         // There was room for one.

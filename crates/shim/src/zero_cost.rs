@@ -40,10 +40,7 @@ pub(crate) fn zero_up_to(kernel: &impl Kernel) -> usize {
 
 /// The least time to zero and to give back so many bytes that are in memory, ns.
 unsafe fn least_times(kernel: &impl Kernel, at: usize, len: usize) -> (u64, u64) {
-    let range = Range {
-        start: at,
-        end: at + len,
-    };
+    let range = Range::of_len(at, len);
     let mut least = (u64::MAX, u64::MAX);
     for _ in 0..MEASURED_ROUNDS {
         // SAFETY: the caller's mapping.

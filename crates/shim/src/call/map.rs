@@ -97,10 +97,7 @@ impl<K: Kernel> Shim<K> {
             done = unsafe { self.map_anew(&map) };
         }
         let at = done?;
-        let new = Range {
-            start: at,
-            end: at + range.len(),
-        };
+        let new = Range::of_len(at, range.len());
         // SAFETY: the new mapping is nobody's yet, and the advice changes no content.
         let huge = kind.huge && unsafe { self.kernel.madvise(at, map.len, MADV_HUGEPAGE) }.is_ok();
         self.note_mapped(new, |table| {
@@ -112,10 +109,7 @@ impl<K: Kernel> Shim<K> {
             }
         });
         if with_anchor {
-            let page = Range {
-                start: new.end,
-                end: new.end + PAGE,
-            };
+            let page = Range::page_at(new.end);
             self.bring_anchor(page, Kind { huge, ..kind });
         }
         Ok(at)

@@ -144,10 +144,7 @@ impl<K: Kernel> Shim<K> {
             Err(stuck) => stuck,
         };
         if stuck.moved > 0 {
-            let back = Range {
-                start: at,
-                end: at + stuck.moved,
-            };
+            let back = Range::of_len(at, stuck.moved);
             // SAFETY: the part that was just moved goes back to where it was, unless there is something by now.
             let _ = unsafe {
                 if stays == 0 {

@@ -109,10 +109,7 @@ impl<K: Kernel> Shim<K> {
             self.remap_as_one(from, to, flags, new)
         });
         if let Ok(at) = result {
-            let now = Range {
-                start: at,
-                end: at + to.len(),
-            };
+            let now = Range::of_len(at, to.len());
             self.note_mapped(now, |table| match kind {
                 Some(kind) if !self.is_retired() => table.note_live(now, kind),
                 _ => {
