@@ -48,9 +48,7 @@ impl Deferred {
             all: AtomicBool::new(false),
         }
     }
-}
 
-impl Deferred {
     /// Notes that nothing is known of this range any more. False if there is no room.
     pub(crate) fn add(&self, range: Range) -> bool {
         let (set, get) = (Ordering::AcqRel, Ordering::Acquire);

@@ -244,11 +244,6 @@ fn each_word(range: Range, mut go_on: impl FnMut([u64; 2]) -> bool) -> bool {
     true
 }
 
-/// See [`Threads::now_ns`].
-fn monotonic_ns() -> u64 {
-    time_of(CLOCK_MONOTONIC)
-}
-
 /// See [`Threads::thread_cpu_ns`].
 fn cpu_now() -> u64 {
     time_of(CLOCK_THREAD_CPUTIME_ID)
@@ -355,7 +350,7 @@ impl Threads for Linux {
             // SAFETY: every x86-64 has it, and Linux lets programs use it unless they forbid it (PR_SET_TSC).
             return unsafe { core::arch::x86_64::_rdtsc() } / 3;
         }
-        monotonic_ns()
+        time_of(CLOCK_MONOTONIC)
     }
 
     fn thread_cpu_ns(&self) -> u64 {

@@ -65,48 +65,39 @@ const MAX_HINT_BYTES: usize = 1024 * MB;
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings {
-            off: false,
-            strict: false,
-            cache: 64 * MB,
-            zero: ZeroLimit::Auto,
-            least: 64 * 1024,
-            least_zeroed: PAGE,
-            firm: None,
-            lifetimes: 1,
-            keep: 16 * MB,
-            resident: 0,
-            hint: 0,
-            drop_free: true,
-            drop_heap_trim: false,
-            batch: true,
-            prefault: 0,
-            huge: 0,
-            lock: false,
-        }
+        Settings::DEFAULT
     }
 }
 
 impl Settings {
-    /// Nothing is kept, zeroed or dropped: until there are others.
-    pub(crate) const WATCH_ONLY: Settings = Settings {
+    /// Those of an empty text.
+    const DEFAULT: Settings = Settings {
         off: false,
         strict: false,
-        cache: 0,
-        zero: ZeroLimit::Off,
+        cache: 64 * MB,
+        zero: ZeroLimit::Auto,
         least: 64 * 1024,
         least_zeroed: PAGE,
         firm: None,
         lifetimes: 1,
-        keep: 0,
+        keep: 16 * MB,
         resident: 0,
         hint: 0,
-        drop_free: false,
+        drop_free: true,
         drop_heap_trim: false,
         batch: true,
         prefault: 0,
         huge: 0,
         lock: false,
+    };
+
+    /// Nothing is kept, zeroed or dropped: until there are others.
+    pub(crate) const WATCH_ONLY: Settings = Settings {
+        cache: 0,
+        zero: ZeroLimit::Off,
+        keep: 0,
+        drop_free: false,
+        ..Settings::DEFAULT
     };
 }
 

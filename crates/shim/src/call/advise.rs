@@ -72,12 +72,10 @@ impl<K: Kernel> Shim<K> {
                     self.frees.store(true, Ordering::Relaxed);
                 }
             }
-            // These change no attribute of a mapping (mm/madvise.c, Linux 6.18).
+            // These change no attribute of a mapping (mm/madvise.c, Linux 6.18). MADV_REMOVE is for shared mappings, which
+            // are none that is known; of others it is refused. Google's tcmalloc tries it before MADV_DONTNEED.
             MADV_NORMAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT | MADV_POPULATE_READ
-            | MADV_POPULATE_WRITE | MADV_COLLAPSE => self.unmap_kept_in(range)?,
-            // For shared mappings, which are none that is known; of others it is refused. Google's tcmalloc tries
-            // it before MADV_DONTNEED.
-            MADV_REMOVE => self.unmap_kept_in(range)?,
+            | MADV_POPULATE_WRITE | MADV_COLLAPSE | MADV_REMOVE => self.unmap_kept_in(range)?,
             MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_DONTDUMP | MADV_DODUMP => {
                 self.unmap_kept_in(range)?;
                 // It stays with the memory. Before the kernel is told, so that another thread does not keep it meanwhile.

@@ -45,7 +45,7 @@ impl<'a> File<'a> {
         self,
         wanted: impl FnMut(&[u8]) -> Option<T>,
     ) -> Option<Option<T>> {
-        self.with_open(|fd| find_line_in(|buffer| read_all(fd, buffer), wanted))
+        self.with_open(|fd| find_line_within(MAX_READS, |buffer| read_all(fd, buffer), wanted))
     }
 
     /// The same of a file that may be long: /proc/PID/maps has a line for each mapping.
@@ -54,7 +54,7 @@ impl<'a> File<'a> {
         wanted: impl FnMut(&[u8]) -> Option<T>,
     ) -> Option<Option<T>> {
         const MANY_READS: usize = 1 << 16;
-        self.with_open(|fd| find_within(MANY_READS, |buffer| read_all(fd, buffer), wanted))
+        self.with_open(|fd| find_line_within(MANY_READS, |buffer| read_all(fd, buffer), wanted))
     }
 
     /// The same, whether it can be read or not.
@@ -135,16 +135,9 @@ const MAX_LINE_BYTES: usize = 512;
 /// So much of a file is looked at: the largest is /proc/meminfo, of 1.6 KB.
 const MAX_READS: usize = 64;
 
-/// The first line that `wanted` makes something of. `more` reads the next bytes, and nothing at the end.
-fn find_line_in<T>(
-    more: impl FnMut(&mut [u8]) -> Option<usize>,
-    wanted: impl FnMut(&[u8]) -> Option<T>,
-) -> Option<T> {
-    find_within(MAX_READS, more, wanted)
-}
-
-/// The same, with so many reads at most.
-fn find_within<T>(
+/// The first line that `wanted` makes something of, with so many reads at most. `more` reads the next bytes, and nothing at
+/// the end.
+fn find_line_within<T>(
     reads: usize,
     mut more: impl FnMut(&mut [u8]) -> Option<usize>,
     mut wanted: impl FnMut(&[u8]) -> Option<T>,
@@ -195,7 +188,7 @@ mod tests {
             at += len;
             Some(len)
         };
-        let none: Option<()> = find_line_in(more, |line| {
+        let none: Option<()> = find_line_within(MAX_READS, more, |line| {
             lines.push(line.to_vec());
             None
         });
