@@ -25,33 +25,59 @@ mod thread_state;
 mod unseen_copy;
 
 /// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
-mod nr {
-    pub(super) const READ: usize = 0;
-    pub(super) const CLOSE: usize = 3;
-    pub(super) const FSTAT: usize = 5;
-    pub(super) const MMAP: usize = 9;
-    pub(super) const MPROTECT: usize = 10;
-    pub(super) const MUNMAP: usize = 11;
-    pub(super) const PREAD64: usize = 17;
-    pub(super) const IOCTL: usize = 16;
-    pub(super) const MREMAP: usize = 25;
-    pub(super) const MSYNC: usize = 26;
-    pub(super) const MINCORE: usize = 27;
-    pub(super) const MADVISE: usize = 28;
-    pub(super) const GETSOCKOPT: usize = 55;
-    pub(super) const FCNTL: usize = 72;
-    pub(super) const PERSONALITY: usize = 135;
-    pub(super) const PRCTL: usize = 157;
-    pub(super) const FUTEX: usize = 202;
-    pub(super) const GETDENTS64: usize = 217;
-    pub(super) const CLOCK_GETTIME: usize = 228;
-    pub(super) const OPENAT: usize = 257;
-    pub(super) const READLINKAT: usize = 267;
-    pub(super) const PRLIMIT64: usize = 302;
-    pub(super) const PROCESS_VM_READV: usize = 310;
-    pub(super) const GETPID: usize = 39;
-    pub(super) const GETTID: usize = 186;
-    pub(super) const PROCESS_MADVISE: usize = 440;
+#[cfg_attr(
+    not(quell_preload),
+    allow(dead_code, reason = "some are only called for programs")
+)]
+pub(crate) mod nr {
+    pub(crate) const READ: usize = 0;
+    pub(crate) const WRITE: usize = 1;
+    pub(crate) const CLOSE: usize = 3;
+    pub(crate) const FSTAT: usize = 5;
+    pub(crate) const MMAP: usize = 9;
+    pub(crate) const MPROTECT: usize = 10;
+    pub(crate) const MUNMAP: usize = 11;
+    pub(crate) const IOCTL: usize = 16;
+    pub(crate) const PREAD64: usize = 17;
+    pub(crate) const MREMAP: usize = 25;
+    pub(crate) const MSYNC: usize = 26;
+    pub(crate) const MINCORE: usize = 27;
+    pub(crate) const MADVISE: usize = 28;
+    pub(crate) const SHMAT: usize = 30;
+    pub(crate) const SHMCTL: usize = 31;
+    pub(crate) const GETPID: usize = 39;
+    pub(crate) const SETSOCKOPT: usize = 54;
+    pub(crate) const GETSOCKOPT: usize = 55;
+    pub(crate) const KILL: usize = 62;
+    pub(crate) const FCNTL: usize = 72;
+    pub(crate) const PERSONALITY: usize = 135;
+    pub(crate) const MLOCK: usize = 149;
+    pub(crate) const MLOCKALL: usize = 151;
+    pub(crate) const PRCTL: usize = 157;
+    pub(crate) const SETRLIMIT: usize = 160;
+    pub(crate) const GETTID: usize = 186;
+    pub(crate) const FUTEX: usize = 202;
+    pub(crate) const IO_SETUP: usize = 206;
+    pub(crate) const REMAP_FILE_PAGES: usize = 216;
+    pub(crate) const GETDENTS64: usize = 217;
+    pub(crate) const CLOCK_GETTIME: usize = 228;
+    pub(crate) const EXIT_GROUP: usize = 231;
+    pub(crate) const MBIND: usize = 237;
+    pub(crate) const SET_MEMPOLICY: usize = 238;
+    pub(crate) const OPENAT: usize = 257;
+    pub(crate) const READLINKAT: usize = 267;
+    pub(crate) const VMSPLICE: usize = 278;
+    pub(crate) const PRLIMIT64: usize = 302;
+    pub(crate) const PROCESS_VM_READV: usize = 310;
+    pub(crate) const SECCOMP: usize = 317;
+    pub(crate) const USERFAULTFD: usize = 323;
+    pub(crate) const MLOCK2: usize = 325;
+    pub(crate) const PKEY_MPROTECT: usize = 329;
+    pub(crate) const IO_URING_SETUP: usize = 425;
+    pub(crate) const IO_URING_REGISTER: usize = 427;
+    pub(crate) const PROCESS_MADVISE: usize = 440;
+    pub(crate) const SET_MEMPOLICY_HOME_NODE: usize = 450;
+    pub(crate) const MSEAL: usize = 462;
 }
 
 const PIDFD_SELF_PROCESS: isize = -10001;

@@ -9,7 +9,7 @@ use crate::counters::Counters;
 use crate::kernel::{Errno, Map};
 use crate::nodes::Node;
 use crate::once::Once;
-use crate::os::{Linux, syscall};
+use crate::os::{Linux, nr, syscall};
 use crate::scratch::Scratch;
 use crate::settings::Settings;
 use crate::shim::Shim;
@@ -162,7 +162,7 @@ unsafe fn environment_variable(name: &[u8]) -> Option<&'static [u8]> {
 fn write_to_stderr(parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: write(2) to standard error of bytes that live.
-        let _ = unsafe { syscall(1, [2, part.as_ptr() as usize, part.len(), 0, 0, 0]) };
+        let _ = unsafe { syscall(nr::WRITE, [2, part.as_ptr() as usize, part.len(), 0, 0, 0]) };
     }
 }
 
@@ -190,9 +190,8 @@ unsafe extern "C" fn start_library() {
     }
     shim.start_with(settings);
     if settings.lock && !settings.off {
-        const MLOCKALL: usize = 151;
         // SAFETY: mlockall(2) of present and later mappings.
-        if unsafe { syscall(MLOCKALL, [3, 0, 0, 0, 0, 0]) }.is_err() {
+        if unsafe { syscall(nr::MLOCKALL, [3, 0, 0, 0, 0, 0]) }.is_err() {
             write_to_stderr(&[
                 b"libquell.so: memory could not be locked: the limit (ulimit -l) is too low\n",
             ]);
@@ -213,12 +212,12 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     ]);
     // SAFETY: getpid(2), and kill(2) of this process by SIGABRT.
     unsafe {
-        let pid = syscall(39, [0; 6]).unwrap_or(0);
-        let _ = syscall(62, [pid, 6, 0, 0, 0, 0]);
+        let pid = syscall(nr::GETPID, [0; 6]).unwrap_or(0);
+        let _ = syscall(nr::KILL, [pid, 6, 0, 0, 0, 0]);
     }
     loop {
         // SAFETY: exit_group(2).
-        let _ = unsafe { syscall(231, [134, 0, 0, 0, 0, 0]) };
+        let _ = unsafe { syscall(nr::EXIT_GROUP, [134, 0, 0, 0, 0, 0]) };
     }
 }
 
@@ -277,19 +276,19 @@ exported! {
     fn munmap(addr: usize, len: usize) -> c_int {
         to_c_status(match shim_of_process() {
             Some(shim) => shim.munmap(addr, len),
-            None => syscall(11, [addr, len, 0, 0, 0, 0]).map(drop),
+            None => syscall(nr::MUNMAP, [addr, len, 0, 0, 0, 0]).map(drop),
         })
     }
     fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
         to_c_status(match shim_of_process() {
             Some(shim) => shim.mprotect(addr, len, prot),
-            None => syscall(10, [addr, len, prot as usize, 0, 0, 0]).map(drop),
+            None => syscall(nr::MPROTECT, [addr, len, prot as usize, 0, 0, 0]).map(drop),
         })
     }
     fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
         to_c_status(match shim_of_process() {
             Some(shim) => shim.madvise(addr, len, advice),
-            None => syscall(28, [addr, len, advice as usize, 0, 0, 0]).map(drop),
+            None => syscall(nr::MADVISE, [addr, len, advice as usize, 0, 0, 0]).map(drop),
         })
     }
     // The fifth argument is there with MREMAP_FIXED only; a caller that passes four leaves a register
@@ -297,41 +296,41 @@ exported! {
     fn mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
         to_c_address(match shim_of_process() {
             Some(shim) => shim.mremap(old, old_len, new_len, flags, new),
-            None => syscall(25, [old, old_len, new_len, flags as usize, new, 0]),
+            None => syscall(nr::MREMAP, [old, old_len, new_len, flags as usize, new, 0]),
         })
     }
     fn mlock(addr: usize, len: usize) -> c_int {
-        change_unfollowed_for_c(149, [addr, len, 0, 0, 0, 0])
+        change_unfollowed_for_c(nr::MLOCK, [addr, len, 0, 0, 0, 0])
     }
     fn mlock2(addr: usize, len: usize, flags: u32) -> c_int {
         // As in glibc: without a flag it is mlock.
         if flags == 0 {
             return mlock(addr, len);
         }
-        change_unfollowed_for_c(325, [addr, len, flags as usize, 0, 0, 0])
+        change_unfollowed_for_c(nr::MLOCK2, [addr, len, flags as usize, 0, 0, 0])
     }
     fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
         // As in glibc: without a key it is mprotect.
         if key == -1 {
             return mprotect(addr, len, prot);
         }
-        change_unfollowed_for_c(329, [addr, len, prot as usize, key as usize, 0, 0])
+        change_unfollowed_for_c(nr::PKEY_MPROTECT, [addr, len, prot as usize, key as usize, 0, 0])
     }
     fn mbind(addr: usize, len: usize, mode: c_int, mask: usize, bits: usize, flags: u32) -> isize {
         const MPOL_MF_MOVE: u32 = 2;
         // Served memory has pages, while to the program it is a mapping without any: they move.
         let served = shim_of_process().is_some_and(|shim| shim.may_have_served(addr, len));
         let flags = if served { flags | MPOL_MF_MOVE } else { flags };
-        change_unfollowed_for_c(237, [addr, len, mode as usize, mask, bits, flags as usize]) as isize
+        change_unfollowed_for_c(nr::MBIND, [addr, len, mode as usize, mask, bits, flags as usize]) as isize
     }
     fn remap_file_pages(addr: usize, len: usize, prot: c_int, page: usize, flags: c_int) -> c_int {
-        change_unfollowed_for_c(216, [addr, len, prot as usize, page, flags as usize, 0])
+        change_unfollowed_for_c(nr::REMAP_FILE_PAGES, [addr, len, prot as usize, page, flags as usize, 0])
     }
     fn mlockall(flags: c_int) -> c_int {
         // Kept memory would be locked too, and MADV_DONTNEED of locked memory must fail.
         if let Some(shim) = shim_of_process() {
             shim.stop_keeping();
         }
-        to_c_status(syscall(151, [flags as usize, 0, 0, 0, 0, 0]).map(drop))
+        to_c_status(syscall(nr::MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]).map(drop))
     }
 }

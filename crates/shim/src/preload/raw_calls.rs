@@ -13,39 +13,7 @@ use super::{
 };
 use crate::Part;
 use crate::kernel::{Errno, Kernel};
-use crate::os::syscall as raw;
-
-/// Numbers of system calls (arch/x86/entry/syscalls/syscall_64.tbl, Linux 6.18).
-mod nr {
-    pub(super) const MMAP: usize = 9;
-    pub(super) const MPROTECT: usize = 10;
-    pub(super) const IOCTL: usize = 16;
-    pub(super) const MUNMAP: usize = 11;
-    pub(super) const MREMAP: usize = 25;
-    pub(super) const MADVISE: usize = 28;
-    pub(super) const SHMAT: usize = 30;
-    pub(super) const SHMCTL: usize = 31;
-    pub(super) const SETSOCKOPT: usize = 54;
-    pub(super) const SETRLIMIT: usize = 160;
-    pub(super) const IO_SETUP: usize = 206;
-    pub(super) const PRLIMIT64: usize = 302;
-    pub(super) const IO_URING_SETUP: usize = 425;
-    pub(super) const IO_URING_REGISTER: usize = 427;
-    pub(super) const PROCESS_MADVISE: usize = 440;
-    pub(super) const MLOCK: usize = 149;
-    pub(super) const MLOCKALL: usize = 151;
-    pub(super) const PRCTL: usize = 157;
-    pub(super) const REMAP_FILE_PAGES: usize = 216;
-    pub(super) const MBIND: usize = 237;
-    pub(super) const SET_MEMPOLICY: usize = 238;
-    pub(super) const VMSPLICE: usize = 278;
-    pub(super) const SECCOMP: usize = 317;
-    pub(super) const USERFAULTFD: usize = 323;
-    pub(super) const MLOCK2: usize = 325;
-    pub(super) const PKEY_MPROTECT: usize = 329;
-    pub(super) const SET_MEMPOLICY_HOME_NODE: usize = 450;
-    pub(super) const MSEAL: usize = 462;
-}
+use crate::os::{nr, syscall as raw};
 
 /// Those of syscall(2) that are looked at, a bit each.
 static LOOKED_AT: [u64; 8] = {
