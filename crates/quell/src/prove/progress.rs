@@ -7,8 +7,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// The progress of a number of runs.
 pub(crate) struct RunProgress {
-    /// None where standard error is no terminal.
-    bar: Option<ProgressBar>,
+    /// It is hidden where standard error is no terminal.
+    bar: ProgressBar,
     /// The standing of the race under way.
     so_far: RefCell<String>,
 }
@@ -16,14 +16,13 @@ pub(crate) struct RunProgress {
 impl RunProgress {
     /// Starts with a number of runs.
     pub(crate) fn new(runs: usize) -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Self {
-                bar: None,
-                so_far: RefCell::default(),
-            };
-        }
         let runs = u64::try_from(runs).unwrap_or(0);
-        let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(Some(runs), target);
         // A template that doesn't parse leaves the default one.
         if let Ok(style) =
             ProgressStyle::with_template("{bar:20} {pos}/{len} runs, {elapsed}  {wide_msg}")
@@ -31,23 +30,19 @@ impl RunProgress {
             bar.set_style(style);
         }
         Self {
-            bar: Some(bar),
+            bar,
             so_far: RefCell::default(),
         }
     }
 
     /// Adds runs that were not planned before.
     pub(crate) fn more_runs(&self, more: usize) {
-        if let Some(bar) = &self.bar {
-            bar.inc_length(u64::try_from(more).unwrap_or(0));
-        }
+        self.bar.inc_length(u64::try_from(more).unwrap_or(0));
     }
 
     /// Takes runs away that an early decision made needless.
     pub(crate) fn fewer_runs(&self, fewer: usize) {
-        if let Some(bar) = &self.bar {
-            bar.dec_length(u64::try_from(fewer).unwrap_or(0));
-        }
+        self.bar.dec_length(u64::try_from(fewer).unwrap_or(0));
     }
 
     /// Sets the standing of the race under way; empty once it is over.
@@ -60,52 +55,40 @@ impl RunProgress {
 
     /// Notes that a run begins.
     pub(crate) fn begin_run(&self, what: &str) {
-        if let Some(bar) = &self.bar {
-            let so_far = self.so_far.borrow();
-            bar.set_message(if so_far.is_empty() {
-                what.to_owned()
-            } else {
-                format!("{what}; so far: {so_far}")
-            });
-            bar.tick();
-        }
+        let so_far = self.so_far.borrow();
+        self.bar.set_message(if so_far.is_empty() {
+            what.to_owned()
+        } else {
+            format!("{what}; so far: {so_far}")
+        });
+        self.bar.tick();
     }
 
     /// Moves the clock of the line on. No thread does that, to leave the machine to the program.
     pub(crate) fn tick(&self) {
-        if let Some(bar) = &self.bar {
-            bar.tick();
-        }
+        self.bar.tick();
     }
 
     /// Notes that a run is done.
     pub(crate) fn end_run(&self) {
-        if let Some(bar) = &self.bar {
-            bar.inc(1);
-        }
+        self.bar.inc(1);
     }
 
     /// Prints a line for logs and pipes, where there is no terminal to draw on.
     pub(crate) fn log_line(&self, text: &str) {
-        if self.bar.is_none() {
+        if self.bar.is_hidden() {
             say!("quell: {text}");
         }
     }
 
     /// Prints a line that every reader should see.
     pub(crate) fn say(&self, text: &str) {
-        let print = || say!("quell: {text}");
-        match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
+        self.bar.suspend(|| say!("quell: {text}"));
     }
 }
 
 impl Drop for RunProgress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
