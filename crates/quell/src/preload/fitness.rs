@@ -40,34 +40,14 @@ pub(crate) fn for_32_bits(command: &[OsString]) -> Option<PathBuf> {
     is_32_bit(&program).then_some(program)
 }
 
-/// The sanitizers that stand between a program and its memory: their libraries as gcc and clang name them, the symbol of
-/// their start where they are linked into the program, and their names.
-const KNOWN_SANITIZERS: [([&str; 2], &str, &str); 5] = [
-    (
-        ["libasan.so", "libclang_rt.asan"],
-        "__asan_init",
-        "AddressSanitizer",
-    ),
-    (
-        ["libhwasan.so", "libclang_rt.hwasan"],
-        "__hwasan_init",
-        "HWAddressSanitizer",
-    ),
-    (
-        ["libtsan.so", "libclang_rt.tsan"],
-        "__tsan_init",
-        "ThreadSanitizer",
-    ),
-    (
-        ["libmsan.so", "libclang_rt.msan"],
-        "__msan_init",
-        "MemorySanitizer",
-    ),
-    (
-        ["liblsan.so", "libclang_rt.lsan"],
-        "__lsan_init",
-        "LeakSanitizer",
-    ),
+/// The sanitizers that stand between a program and its memory: the stem from which the names of their files and symbols are
+/// made, and their names.
+const KNOWN_SANITIZERS: [(&str, &str); 5] = [
+    ("asan", "AddressSanitizer"),
+    ("hwasan", "HWAddressSanitizer"),
+    ("tsan", "ThreadSanitizer"),
+    ("msan", "MemorySanitizer"),
+    ("lsan", "LeakSanitizer"),
 ];
 
 /// The reason why no library should be preloaded into a command's program though the loader would do it, if there is one.
@@ -95,21 +75,23 @@ pub(crate) fn sanitizer_reason<P: AsRef<Path>>(
         .iter()
         .filter_map(|m| m.as_ref().file_name()?.to_str());
     let names: Vec<&str> = names.collect();
-    let by_library = KNOWN_SANITIZERS.iter().find(|(libraries, _, _)| {
+    let by_library = KNOWN_SANITIZERS.iter().find(|(stem, _)| {
+        // As gcc and clang name them.
+        let libraries = [format!("lib{stem}.so"), format!("libclang_rt.{stem}")];
         let is_one = |name: &&str| libraries.iter().any(|l| name.starts_with(l));
         names.iter().any(is_one)
     });
-    let inside = || {
-        let is_start = |symbol: &[u8]| {
-            KNOWN_SANITIZERS
-                .iter()
-                .any(|(_, s, _)| s.as_bytes() == symbol)
-        };
-        let starts = ElfFile::open(program?).ok()?.symbols(is_start);
-        let start = starts.first()?;
-        KNOWN_SANITIZERS.iter().find(|(_, s, _)| *s == start.name)
+    // Where it is linked into the program, the symbol of its start is there.
+    let by_start = |symbol: &[u8]| {
+        let stem = symbol.strip_prefix(b"__")?.strip_suffix(b"_init")?;
+        KNOWN_SANITIZERS.iter().find(|(s, _)| s.as_bytes() == stem)
     };
-    let (_, _, name) = by_library.or_else(inside)?;
+    let inside = || {
+        let is_start = |symbol: &[u8]| by_start(symbol).is_some();
+        let starts = ElfFile::open(program?).ok()?.symbols(is_start);
+        by_start(starts.first()?.name.as_bytes())
+    };
+    let (_, name) = by_library.or_else(inside)?;
     let who = program.map_or("the program".into(), |p| p.display().to_string());
     Some(format!(
         "{who} is built with {name}, which must come first and see every call for memory: a preload library would end it, or make it report false errors"
