@@ -1,5 +1,6 @@
 //! The counters of libquell.so in a process, read from its memory while it runs.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -10,7 +11,6 @@ use quell_host::maps::{self, Mapping};
 use quell_host::proc::Proc;
 use quell_shim::Counters;
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 /// The symbol of the counters in the library.
 const COUNTERS_SYMBOL: &[u8] = b"quell_shim_counters";
@@ -31,11 +31,8 @@ fn as_map<S: serde::Serializer>(
     counters: &[(&'static str, u64)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let map: Map<String, Value> = counters
-        .iter()
-        .map(|(name, count)| ((*name).to_owned(), (*count).into()))
-        .collect();
-    map.serialize(serializer)
+    let by_name: BTreeMap<&str, u64> = counters.iter().copied().collect();
+    by_name.serialize(serializer)
 }
 
 impl ShimCounters {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use quell_remedy::RemedyCeiling;
 use quell_remedy::advice::Advised;
-use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use super::left_out::LeftOut;
@@ -33,7 +32,8 @@ struct ProofJson<'a> {
     objective: Option<ObjectiveJson<'a>>,
     /// The changes that were tried by runs before, the single ones first.
     tried: Vec<TriedJson<'a>>,
-    metrics: MetricsJson<'a>,
+    #[serde(serialize_with = "metrics_by_name")]
+    metrics: &'a [JudgedMetric],
     observed: Option<ObservedJson>,
     account: Option<pair_accounts::AccountJson<'a>>,
     /// Advice for costs that no setting reaches.
@@ -133,11 +133,8 @@ struct ObservedJson {
     page_faults: Option<u64>,
 }
 
-/// The metrics by name, in the order of the report.
-struct MetricsJson<'a>(&'a [JudgedMetric]);
-
 #[derive(Serialize)]
-struct MetricJson<'a> {
+struct MetricJson {
     before: Vec<serde_json::Number>,
     after: Vec<serde_json::Number>,
     /// The value after, divided by that before; null where there are no pairs.
@@ -147,12 +144,10 @@ struct MetricJson<'a> {
     verdict: &'static str,
     reason: Option<String>,
     higher_is_better: bool,
-    #[serde(skip)]
-    name: &'a str,
 }
 
-impl<'a> From<&'a JudgedMetric> for MetricJson<'a> {
-    fn from(judged: &'a JudgedMetric) -> Self {
+impl From<&JudgedMetric> for MetricJson {
+    fn from(judged: &JudgedMetric) -> Self {
         let c = &judged.comparison;
         let finite = |v: f64| (v.is_finite() && !c.before.is_empty()).then_some(v);
         let list = |values: &[f64]| {
@@ -172,7 +167,6 @@ impl<'a> From<&'a JudgedMetric> for MetricJson<'a> {
             verdict: c.verdict.as_str(),
             reason: judged.why_no_evidence(),
             higher_is_better: judged.metric.higher_is_better,
-            name: &judged.metric.name,
         }
     }
 }
@@ -185,14 +179,9 @@ fn json_number(unit: MetricUnit, value: f64) -> Option<serde_json::Number> {
     }
 }
 
-impl Serialize for MetricsJson<'_> {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let mut map = s.serialize_map(Some(self.0.len()))?;
-        for metric in self.0.iter().map(MetricJson::from) {
-            map.serialize_entry(metric.name, &metric)?;
-        }
-        map.end()
-    }
+/// The metrics by name, in the order of the report.
+fn metrics_by_name<S: Serializer>(all: &[JudgedMetric], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(all.iter().map(|j| (&j.metric.name, MetricJson::from(j))))
 }
 
 /// The object, on one line.
@@ -218,7 +207,7 @@ pub(crate) fn proof_json(proof: &Proof) -> anyhow::Result<String> {
                 verdict: j.comparison.verdict.as_str(),
             }),
         tried: proof.tried.iter().map(TriedJson::from).collect(),
-        metrics: MetricsJson(&proof.metrics),
+        metrics: &proof.metrics,
         observed: proof.observed.as_ref().map(|e| ObservedJson {
             shootdowns: e.shootdowns,
             page_faults: e.page_faults,
