@@ -17,7 +17,7 @@ mod tests;
 use quell_event::Mechanism;
 use serde::Serialize;
 
-pub use scene::{MappedFile, Scene, SeenCost, SeenForks, SeenFrame, SeenHolder, mapped_files};
+pub use scene::{MappedFile, Scene, SeenCost, SeenForks, SeenFrame, mapped_files};
 pub use sight::Sight;
 
 /// An entry is advised only if it could touch this share of CPU time, or of the time that passed.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use quell_event::trace::{self, StackCost, TracedProcess, TracedStack};
-use quell_event::{Account, HolderRole, Mechanism, Text};
+use quell_event::{Account, HolderRow, Mechanism, Text};
 use serde::{Deserialize, Serialize};
 
 /// The caller lies within this many frames in all stacks that were met, so no more are kept.
@@ -24,7 +24,7 @@ pub struct Scene {
     /// The cost of each kind of advice to madvise(2), by the function that gave it: a part of `costs`.
     pub given: Vec<SeenCost>,
     /// Processes that held locks while others waited for them.
-    pub holders: Vec<SeenHolder>,
+    pub holders: Vec<HolderRow>,
     /// Processes that forked.
     pub forks: Vec<SeenForks>,
     /// Files that are mapped and hold no code.
@@ -61,29 +61,6 @@ pub struct SeenFrame {
     pub function: Text,
     /// The last part of its file's path.
     pub file: Text,
-}
-
-/// A process that held a lock, and the call that it was in while others waited for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SeenHolder {
-    /// The process that waited.
-    pub waiter: u32,
-    /// The process that held it.
-    pub pid: u32,
-    /// Its name.
-    pub comm: Text,
-    /// Whose lock it was.
-    pub mechanism: Mechanism,
-    /// The call that it was in.
-    pub doing: Text,
-    /// How it held it.
-    pub role: HolderRole,
-    /// How long others waited.
-    pub blocked_ns: u64,
-    /// How often.
-    pub waits: u64,
-    /// The longest of these waits.
-    pub longest_ns: u64,
 }
 
 /// How often a process forked.
@@ -344,19 +321,9 @@ fn frames_of_stack(stack: &TracedStack) -> Vec<SeenFrame> {
         .collect()
 }
 
-fn holders_of_account(account: &Account) -> Vec<SeenHolder> {
+fn holders_of_account(account: &Account) -> Vec<HolderRow> {
     let rows = account.holders.iter();
     rows.filter(|row| row.holder_comm.as_str() != OWN_COMM)
-        .map(|row| SeenHolder {
-            waiter: row.pid,
-            pid: row.holder_pid,
-            comm: row.holder_comm.clone(),
-            mechanism: row.mechanism,
-            doing: row.doing.clone(),
-            role: row.role,
-            blocked_ns: row.blocked_ns,
-            waits: row.waits,
-            longest_ns: row.longest_ns,
-        })
+        .cloned()
         .collect()
 }

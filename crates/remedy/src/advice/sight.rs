@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::scene::{SeenCost, SeenFrame, SeenHolder};
+use quell_event::HolderRow;
+
+use super::scene::{SeenCost, SeenFrame};
 
 /// The result of an entry: a sum over stacks, or over holders of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,14 +62,14 @@ impl Sight {
 
     /// The time that others waited for these holders; none where there are none. It names the holder and its call, counts the
     /// waits and gives the longest.
-    pub(super) fn of_holders<'a>(holders: impl Iterator<Item = &'a SeenHolder>) -> Option<Self> {
-        let holders: Vec<&SeenHolder> = holders.collect();
+    pub(super) fn of_holders<'a>(holders: impl Iterator<Item = &'a HolderRow>) -> Option<Self> {
+        let holders: Vec<&HolderRow> = holders.collect();
         let dearest = holders.iter().max_by_key(|h| h.blocked_ns)?;
         let longest = holders.iter().map(|h| h.longest_ns).max().unwrap_or(0);
         Some(Self {
             cpu_ns: 0,
             blocked_ns: holders.iter().map(|h| h.blocked_ns).sum(),
-            place: format!("{}: {}", dearest.comm, dearest.doing),
+            place: format!("{}: {}", dearest.holder_comm, dearest.doing),
             because: format!(
                 "{} waits for the lock, the longest {}",
                 holders.iter().map(|h| h.waits).sum::<u64>(),

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use quell_event::{HolderRole, Mechanism};
+use quell_event::{HolderRole, HolderRow, Mechanism};
 
-use super::{AdviceEntry, Advised, MIN_TIME_NS, MappedFile, Scene, SeenCost, SeenHolder, advise};
+use super::{AdviceEntry, Advised, MIN_TIME_NS, MappedFile, Scene, SeenCost, advise};
 
 /// CPU time of a scene that was made up, and the time that passed.
 const SECOND: u64 = 1_000_000_000;
@@ -53,10 +53,10 @@ pub(super) fn waits_for(comm: &str, doing: &str) -> Scene {
     Scene {
         cpu_ns: SECOND,
         wall_ns: SECOND,
-        holders: vec![SeenHolder {
-            waiter: 7,
-            pid: 9,
-            comm: comm.into(),
+        holders: vec![HolderRow {
+            pid: 7,
+            holder_pid: 9,
+            holder_comm: comm.into(),
             mechanism: Mechanism::LockMmap,
             doing: doing.into(),
             role: HolderRole::Alone,

@@ -1,18 +1,18 @@
 //! Holders of the lock of an address space.
 
-use quell_event::Mechanism;
+use quell_event::{HolderRow, Mechanism};
 
-use crate::advice::{AdviceEntry, Scene, SeenHolder, Sight};
+use crate::advice::{AdviceEntry, Scene, Sight};
 
 /// Writes to /proc/PID/clear_refs.
-fn clears_refs(holder: &SeenHolder) -> bool {
+fn clears_refs(holder: &HolderRow) -> bool {
     holder.doing.starts_with("write /proc/") && holder.doing.ends_with("/clear_refs")
 }
 
 /// The processes that do, which mostly read smaps after it.
 fn clearing_pids(scene: &Scene) -> Vec<u32> {
     let holders = scene.holders.iter().filter(|h| clears_refs(h));
-    holders.map(|h| h.pid).collect()
+    holders.map(|h| h.holder_pid).collect()
 }
 
 /// cAdvisor and others that clear the accessed bits of a process.
@@ -31,7 +31,7 @@ pub(super) const REFS_CLEARING: AdviceEntry = AdviceEntry {
         let clearers = clearing_pids(scene);
         let theirs = scene.holders.iter().filter(|h| {
             h.mechanism == Mechanism::LockMmap
-                && clearers.contains(&h.pid)
+                && clearers.contains(&h.holder_pid)
                 && h.doing.contains(" /proc/")
         });
         let clearing = scene.holders.iter().filter(|h| clears_refs(h));
@@ -46,7 +46,7 @@ pub(super) const REFS_CLEARING: AdviceEntry = AdviceEntry {
 /// Files of a process whose reader walks its page tables with the lock held.
 const WALKING_FILES: &[&str] = &["/smaps", "/smaps_rollup", "/numa_maps", "/pagemap"];
 
-fn walks_page_tables(holder: &SeenHolder) -> bool {
+fn walks_page_tables(holder: &HolderRow) -> bool {
     holder.doing.starts_with("read /proc/")
         && WALKING_FILES
             .iter()
@@ -68,7 +68,9 @@ pub(super) const SMAPS_READING: AdviceEntry = AdviceEntry {
     look: |_, scene| {
         let told = clearing_pids(scene);
         let readers = scene.holders.iter().filter(|h| {
-            h.mechanism == Mechanism::LockMmap && walks_page_tables(h) && !told.contains(&h.pid)
+            h.mechanism == Mechanism::LockMmap
+                && walks_page_tables(h)
+                && !told.contains(&h.holder_pid)
         });
         Sight::of_holders(readers)
     },
@@ -77,7 +79,7 @@ pub(super) const SMAPS_READING: AdviceEntry = AdviceEntry {
 /// These change the mapping, and take the lock of the address space for writing.
 const CHANGING_ADVICE: &[&str] = &["MADV_NORMAL", "MADV_RANDOM", "MADV_SEQUENTIAL"];
 
-fn changes_read_advice(holder: &SeenHolder) -> bool {
+fn changes_read_advice(holder: &HolderRow) -> bool {
     let Some(advice) = holder.doing.strip_prefix("madvise(") else {
         return false;
     };
@@ -100,7 +102,7 @@ pub(super) const READ_ADVICE: AdviceEntry = AdviceEntry {
     instead_of: &["lucene.prefetch"],
     look: |_, scene| {
         let own = scene.holders.iter().filter(|h| {
-            h.mechanism == Mechanism::LockMmap && h.pid == h.waiter && changes_read_advice(h)
+            h.mechanism == Mechanism::LockMmap && h.holder_pid == h.pid && changes_read_advice(h)
         });
         let mut sight = Sight::of_holders(own)?;
         let given = scene
@@ -163,7 +165,7 @@ mod tests {
     fn read_advice_goes_by_evidence() {
         let mut own = waits_for("search", "madvise(MADV_RANDOM) of 16 pages");
         is_quiet(&READ_ADVICE, &own);
-        own.holders[0].pid = own.holders[0].waiter;
+        own.holders[0].holder_pid = own.holders[0].pid;
         fires(&READ_ADVICE, &own);
         own.holders[0].doing = "madvise(MADV_DONTNEED) of 16 pages".into();
         is_quiet(&READ_ADVICE, &own);
