@@ -111,7 +111,7 @@ fn compare_two(args: &ReportArgs, a: &Path, b: &Path) -> anyhow::Result<()> {
     let comparison = Comparison::open(a, b)?;
     let mut out = show::output(args.output.as_deref())?;
     let text = if args.json {
-        compare::comparison_json(&comparison)? + "\n"
+        compare::comparison_json(&comparison) + "\n"
     } else {
         compare::comparison_text(&comparison, args.top)
     };

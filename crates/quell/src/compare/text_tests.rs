@@ -98,7 +98,7 @@ fn unlike_traces_are_told() {
 /// Check the keys of the object, which scripts rely on.
 #[test]
 fn object() {
-    let text = comparison_json(&before_and_after()).expect("JSON");
+    let text = comparison_json(&before_and_after());
     let object: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(object["schema"], "quell/compare/1");
     assert_eq!(object["shootdowns"]["a"], 91_200);
