@@ -1,155 +1,114 @@
 //! The tables of the account: they say where the time went in this interval, and who held the locks.
 
-use quell_event::HolderRole;
-use quell_event::account::{AccountSummary, HolderShare, MechanismRow, WhoRow};
+use quell_event::account::{HolderShare, WhoRow};
+use quell_event::{HolderRole, Mechanism};
 
 use super::filter::RowFilter;
-use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, left_by_filter};
+use super::grid::{Grid, GridColumn, RowId, left_by_filter};
 use super::interval::LiveInterval;
 use crate::show::account::{function_label, holder_label};
-use crate::show::units::{count, percent, time, time_rate};
+use crate::show::units::{count, percent, time_rate};
 
 const NO_ACCOUNT_TEXT: &str = "no account of the time here: quell said why as it began";
 
 /// The table of the account by mechanism, function and process. Each row says how much time a second it took.
 pub(crate) fn mechanism_grid(interval: &LiveInterval, filter: &RowFilter) -> Grid {
+    type Column<'a> = GridColumn<'a, (usize, (Mechanism, &'a WhoRow))>;
     let ns = interval.duration_ns();
-    let empty = AccountSummary::default();
     let account = interval.summary.account.as_ref();
-    let a = account.unwrap_or(&empty);
-    let all = a
-        .mechanisms
-        .iter()
-        .flat_map(|m| m.who.iter().map(move |w| (m, w)));
-    let shown = all.clone().filter(|(m, w)| {
-        filter.passes_text(m.mechanism.name())
+    let cpu_ns = account.map_or(1, |a| a.cpu_ns.max(1)) as f64;
+    let mechanisms = account.iter().flat_map(|a| &a.mechanisms);
+    let all = mechanisms.flat_map(|m| m.who.iter().map(move |w| (m.mechanism, w)));
+    let passes = |(mechanism, w): &(Mechanism, &WhoRow)| {
+        filter.passes_text(mechanism.name())
             || filter.passes_named(&w.comm, w.pid)
             || filter.passes_text(&w.function)
             || filter.passes_text(&w.file)
-    });
-    let lines: Vec<GridRow> = shown
-        .enumerate()
-        .map(|(at, (m, w))| mechanism_row(a, m, w, at, ns))
-        .collect();
-    let note = left_by_filter(lines.len(), all.count());
+    };
+    let shown: Vec<_> = all.clone().filter(passes).enumerate().collect();
     Grid {
-        title: format!("Time {}", lines.len()),
-        note,
-        columns: vec![
-            GridColumn::of_numbers("CPU/s"),
-            GridColumn::of_numbers("of CPU").as_spare(),
-            GridColumn::of_numbers("asleep/s"),
-            GridColumn::of_names("mechanism"),
-            GridColumn::of_ids("pid"),
-            GridColumn::of_names("name"),
-            GridColumn::of_names("function").as_long(),
-        ],
-        lines,
-        sortable: true,
+        title: format!("Time {}", shown.len()),
+        note: left_by_filter(shown.len(), all.count()),
         empty: if account.is_some() {
             "no memory management in this interval"
         } else {
             NO_ACCOUNT_TEXT
         },
+        ..Grid::of_rows(
+            &shown,
+            vec![
+                // time asleep counts as well, since a thread that waits uses no CPU
+                Column::of_time_rates("CPU/s", ns, |(_, (_, w))| w.cpu_ns + w.blocked_ns)
+                    .with_text(|(_, (_, w))| time_rate(w.cpu_ns, ns)),
+                Column::of_counts("of CPU", |(_, (_, w))| w.cpu_ns)
+                    .with_text(|(_, (_, w))| percent(w.cpu_ns as f64 / cpu_ns))
+                    .marked_spare(),
+                Column::of_time_rates("asleep/s", ns, |(_, (_, w))| w.blocked_ns),
+                Column::of_names("mechanism", |(_, (m, _))| m.name().to_owned()),
+                Column::of_ids("pid", |(_, (_, w))| w.pid),
+                Column::of_names("name", |(_, (_, w))| w.comm.to_string()),
+                Column::of_names("function", |(_, (_, w))| function_text(w)).marked_long(),
+            ],
+            |(at, (mechanism, w))| match w.pid {
+                0 => RowId::Line(*at),
+                // several rows of one process are told apart by their mechanism and function
+                pid => RowId::Region(pid, format!("{mechanism} {}", function_text(w))),
+            },
+        )
     }
 }
 
-fn mechanism_row(a: &AccountSummary, m: &MechanismRow, w: &WhoRow, at: usize, ns: u64) -> GridRow {
+/// The function of a row, with the number of its processes where there are several.
+fn function_text(w: &WhoRow) -> String {
     let mut function = function_label(w);
     if w.processes > 1 {
         function.push_str(&format!("  {} processes", count(w.processes)));
     }
-    GridRow {
-        id: match w.pid {
-            0 => RowId::Line(at),
-            // several rows of one process are told apart by their mechanism and function
-            pid => RowId::Region(pid, format!("{} {function}", m.mechanism)),
-        },
-        cells: vec![
-            time_rate(w.cpu_ns, ns),
-            percent(w.cpu_ns as f64 / a.cpu_ns.max(1) as f64),
-            time_rate(w.blocked_ns, ns),
-            m.mechanism.name().to_owned(),
-            w.pid.to_string(),
-            w.comm.to_string(),
-            function.clone(),
-        ],
-        keys: vec![
-            // time asleep counts as well, since a thread that waits uses no CPU
-            SortKey::Number(w.cpu_ns + w.blocked_ns),
-            SortKey::Number(w.cpu_ns),
-            SortKey::Number(w.blocked_ns),
-            SortKey::Text(m.mechanism.name().to_owned()),
-            SortKey::Number(w.pid.into()),
-            SortKey::Text(w.comm.to_string()),
-            SortKey::Text(function),
-        ],
-        mark: RowMark::None,
-    }
+    function
 }
 
 /// The table of those who held the locks that others waited for.
 pub(crate) fn holder_grid(interval: &LiveInterval, filter: &RowFilter) -> Grid {
+    type Column<'a> = GridColumn<'a, (Mechanism, &'a HolderShare)>;
     let ns = interval.duration_ns();
-    let mechanisms = interval.summary.account.iter().flat_map(|a| &a.mechanisms);
-    let all = mechanisms.flat_map(|m| m.holders.iter().map(move |h| (m, h)));
-    let shown = all
-        .clone()
-        .filter(|(_, h)| filter.passes_named(&h.comm, h.pid) || filter.passes_text(&h.doing));
-    let lines: Vec<GridRow> = shown.map(|(m, h)| holder_row(m, h, ns)).collect();
-    let note = left_by_filter(lines.len(), all.count());
+    let account = interval.summary.account.as_ref();
+    let mechanisms = account.iter().flat_map(|a| &a.mechanisms);
+    let all = mechanisms.flat_map(|m| m.holders.iter().map(move |h| (m.mechanism, h)));
+    let passes = |(_, h): &(Mechanism, &HolderShare)| {
+        filter.passes_named(&h.comm, h.pid) || filter.passes_text(&h.doing)
+    };
+    let shown: Vec<_> = all.clone().filter(passes).collect();
     Grid {
-        title: format!("Holders {}", lines.len()),
-        note,
-        columns: vec![
-            GridColumn::of_numbers("asleep/s"),
-            GridColumn::of_numbers("waits").as_spare(),
-            GridColumn::of_numbers("longest"),
-            GridColumn::of_ids("pid"),
-            GridColumn::of_names("name"),
-            GridColumn::of_names("doing").as_long(),
-        ],
-        lines,
-        sortable: true,
-        empty: if interval.summary.account.is_some() {
+        title: format!("Holders {}", shown.len()),
+        note: left_by_filter(shown.len(), all.count()),
+        empty: if account.is_some() {
             "nobody waited for a lock in this interval"
         } else {
             NO_ACCOUNT_TEXT
         },
-    }
-}
-
-fn holder_row(m: &MechanismRow, h: &HolderShare, ns: u64) -> GridRow {
-    let doing = holder_label(h);
-    GridRow {
-        id: match h.role {
-            HolderRole::Unknown => RowId::Call(m.mechanism.name().to_owned(), 0),
-            _ => RowId::Region(h.pid, format!("{} {doing}", m.mechanism)),
-        },
-        cells: vec![
-            time_rate(h.blocked_ns, ns),
-            count(h.waits),
-            time(h.longest_ns),
-            h.pid.to_string(),
-            h.comm.to_string(),
-            doing.clone(),
-        ],
-        keys: vec![
-            SortKey::Number(h.blocked_ns),
-            SortKey::Number(h.waits),
-            SortKey::Number(h.longest_ns),
-            SortKey::Number(h.pid.into()),
-            SortKey::Text(h.comm.to_string()),
-            SortKey::Text(doing),
-        ],
-        mark: RowMark::None,
+        ..Grid::of_rows(
+            &shown,
+            vec![
+                Column::of_time_rates("asleep/s", ns, |(_, h)| h.blocked_ns),
+                Column::of_counts("waits", |(_, h)| h.waits).marked_spare(),
+                Column::of_times("longest", |(_, h)| h.longest_ns),
+                Column::of_ids("pid", |(_, h)| h.pid),
+                Column::of_names("name", |(_, h)| h.comm.to_string()),
+                Column::of_names("doing", |(_, h)| holder_label(h)).marked_long(),
+            ],
+            |(mechanism, h)| match h.role {
+                HolderRole::Unknown => RowId::Call(mechanism.name().to_owned(), 0),
+                _ => RowId::Region(h.pid, format!("{mechanism} {}", holder_label(h))),
+            },
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quell_event::{Mechanism, TallySummary};
+    use quell_event::TallySummary;
+    use quell_event::account::{AccountSummary, MechanismRow};
 
     fn interval() -> LiveInterval {
         let who = |pid, function: &str, cpu_ns, blocked_ns| WhoRow {

@@ -4,7 +4,7 @@ use quell_event::FunctionCalls;
 use quell_host::cpus;
 
 use super::filter::RowFilter;
-use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, left_by_filter};
+use super::grid::{Grid, GridColumn, RowId, RowMark, left_by_filter};
 use super::interval::LiveInterval;
 use crate::show::calls::{CalledFunction, called_functions};
 use crate::show::units::{count, rate, time, time_rate};
@@ -15,69 +15,49 @@ pub(crate) fn call_grid(
     calls: &FunctionCalls,
     filter: &RowFilter,
 ) -> Grid {
+    type Column<'a> = GridColumn<'a, &'a CalledFunction<'a>>;
     let ns = interval.duration_ns();
     let all = called_functions(calls);
-    let shown = all.iter().filter(|r| {
+    let passes = |r: &&CalledFunction<'_>| {
         filter.passes_named(r.comm, r.pid)
             || filter.passes_text(r.function)
             || filter.passes_text(r.kind.name())
-    });
-    let lines: Vec<GridRow> = shown.map(|r| call_row(r, interval, ns)).collect();
-    let mut note = left_by_filter(lines.len(), all.len());
-    if calls.lost > 0 {
-        note = format!("{} lost: counted nowhere", count(calls.lost));
-    }
+    };
+    let shown: Vec<_> = all.iter().filter(passes).collect();
+    let known =
+        |r: &CalledFunction<'_>, text: String| if r.timed == 0 { "-".to_owned() } else { text };
+    let grid = Grid::of_rows(
+        &shown,
+        vec![
+            Column::of_rates("calls/s", ns, |r| r.calls),
+            Column::of_time_rates("stall/s", ns, |r| r.stall_ns)
+                .with_text(|r| known(r, time_rate(r.stall_ns, ns))),
+            Column::of_times("longest", |r| r.stall_max_ns)
+                .with_text(|r| known(r, time(r.stall_max_ns)))
+                .marked_spare(),
+            // the first of them is what rows are sorted by
+            Column::of_ids("on CPUs", |r| r.cpus.first().copied().unwrap_or(0))
+                .with_text(|r| cpus::text(&r.cpus))
+                .aligned_left(),
+            Column::of_names("kind", |r| r.kind.name().to_owned()),
+            Column::of_names("function", |r| r.function.to_owned()),
+            Column::of_ids("pid", |r| r.pid),
+            Column::of_names("name", |r| r.comm.to_owned()),
+        ],
+        |r| RowId::Call(r.function.to_owned(), r.pid),
+    );
+    let disturbs = |r: &&CalledFunction<'_>| {
+        let alarm = interval.alarm.as_ref();
+        alarm.is_some_and(|a| r.cpus.iter().any(|&cpu| a.is_guarded(cpu)))
+    };
     Grid {
         title: format!("Calls {}/s", rate(calls.total_calls(), ns)),
-        note,
-        columns: vec![
-            GridColumn::of_numbers("calls/s"),
-            GridColumn::of_numbers("stall/s"),
-            GridColumn::of_numbers("longest").as_spare(),
-            GridColumn::of_names("on CPUs"),
-            GridColumn::of_names("kind"),
-            GridColumn::of_names("function"),
-            GridColumn::of_ids("pid"),
-            GridColumn::of_names("name"),
-        ],
-        lines,
-        sortable: true,
-        empty: "no function call in this interval",
-    }
-}
-
-fn call_row(r: &CalledFunction<'_>, interval: &LiveInterval, ns: u64) -> GridRow {
-    let guarded =
-        |alarm: &super::alarm::IsolatedCpuAlarm| r.cpus.iter().any(|&cpu| alarm.is_guarded(cpu));
-    let known = |text: String| if r.timed == 0 { "-".to_owned() } else { text };
-    let first = r.cpus.first().copied().unwrap_or(0);
-    GridRow {
-        id: RowId::Call(r.function.to_owned(), r.pid),
-        cells: vec![
-            rate(r.calls, ns),
-            known(time_rate(r.stall_ns, ns)),
-            known(time(r.stall_max_ns)),
-            cpus::text(&r.cpus),
-            r.kind.name().to_owned(),
-            r.function.to_owned(),
-            r.pid.to_string(),
-            r.comm.to_owned(),
-        ],
-        keys: vec![
-            SortKey::Number(r.calls),
-            SortKey::Number(r.stall_ns),
-            SortKey::Number(r.stall_max_ns),
-            SortKey::Number(first.into()),
-            SortKey::Text(r.kind.name().to_owned()),
-            SortKey::Text(r.function.to_owned()),
-            SortKey::Number(r.pid.into()),
-            SortKey::Text(r.comm.to_owned()),
-        ],
-        mark: if interval.alarm.as_ref().is_some_and(guarded) {
-            RowMark::Alarm
-        } else {
-            RowMark::None
+        note: match calls.lost {
+            0 => left_by_filter(shown.len(), all.len()),
+            lost => format!("{} lost: counted nowhere", count(lost)),
         },
+        empty: "no function call in this interval",
+        ..grid.with_mark(RowMark::Alarm, &shown, disturbs)
     }
 }
 

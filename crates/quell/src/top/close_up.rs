@@ -7,9 +7,11 @@ use quell_event::tally_summary::{RegionRow, StackRow};
 use quell_event::{Tally, TallySummary};
 use serde::Serialize;
 
-use super::count_columns::{self, CulpritActivity};
+use super::count_columns::{self, culprit_columns};
 use super::filter::RowFilter;
-use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, passed_text, sampling_text};
+use super::grid::{
+    ColumnHead, Grid, GridColumn, GridRow, RowId, RowMark, passed_text, sampling_text,
+};
 use crate::show::units::{count, percent};
 
 /// The shootdowns of one thread in one interval.
@@ -47,38 +49,24 @@ pub(crate) struct ProcessCloseUp {
 impl ProcessCloseUp {
     /// The table of threads.
     pub(crate) fn thread_grid(&self, filter: &RowFilter) -> Grid {
-        let shown = self
-            .threads
-            .iter()
-            .filter(|t| filter.passes_named(&t.comm, t.tid));
-        let lines: Vec<GridRow> = shown
-            .map(|t| {
-                let did = CulpritActivity {
-                    shootdowns: t.shootdowns,
-                    victims: t.victims,
-                    wait_ns: t.wait_ns,
-                    id: t.tid,
-                    comm: &t.comm,
-                };
-                GridRow {
-                    id: RowId::Thread(t.tid),
-                    cells: did.cell_texts(self.duration_ns),
-                    keys: did.sort_keys(),
-                    mark: RowMark::None,
-                }
-            })
-            .collect();
-        let mut note = filter_note(lines.len(), self.threads.len(), filter);
-        if self.lost > 0 {
-            note = format!("{} records lost: too low", count(self.lost));
-        }
+        let passes = |t: &&ThreadShootdowns| filter.passes_named(&t.comm, t.tid);
+        let shown: Vec<_> = self.threads.iter().filter(passes).collect();
+        let columns = culprit_columns(
+            self.duration_ns,
+            |t: &&ThreadShootdowns| [t.shootdowns, t.victims, t.wait_ns],
+            "tid",
+            |t| t.tid,
+            |t| t.comm.clone(),
+        );
         Grid {
             title: format!("Threads {}", count(self.threads.len() as u64)),
-            note,
-            columns: CulpritActivity::culprit_columns("tid"),
-            lines,
-            sortable: true,
+            note: match self.lost {
+                0 if filter.is_empty() => String::new(),
+                0 => passed_text(shown.len(), self.threads.len()),
+                lost => format!("{} records lost: too low", count(lost)),
+            },
             empty: "no shootdown in this interval",
+            ..Grid::of_rows(&shown, columns, |t| RowId::Thread(t.tid))
         }
     }
 
@@ -95,32 +83,19 @@ impl ProcessCloseUp {
 
     /// The table of the regions at the ranges of its shootdowns.
     pub(crate) fn region_grid(&self, filter: &RowFilter) -> Grid {
-        let shown = self
-            .regions
-            .iter()
-            .filter(|r| filter.passes_text(&r.region));
-        let lines: Vec<GridRow> = shown
-            .enumerate()
-            .map(|(i, r)| GridRow {
-                id: RowId::Line(i),
-                cells: vec![self.sampled_share(r.shootdowns), r.region.to_string()],
-                keys: vec![
-                    SortKey::Number(r.shootdowns),
-                    SortKey::Text(r.region.to_string()),
-                ],
-                mark: RowMark::None,
-            })
-            .collect();
+        type Column<'a> = GridColumn<'a, (usize, &'a RegionRow)>;
+        let passes = |r: &&RegionRow| filter.passes_text(&r.region);
+        let shown: Vec<_> = self.regions.iter().filter(passes).enumerate().collect();
+        let columns = vec![
+            Column::of_counts("share", |(_, r)| r.shootdowns)
+                .with_text(|(_, r)| self.sampled_share(r.shootdowns)),
+            Column::of_names("region", |(_, r)| r.region.to_string()),
+        ];
         Grid {
             title: format!("Regions {}", count(self.regions.len() as u64)),
             note: self.sampling_note(),
-            columns: vec![
-                GridColumn::of_numbers("share"),
-                GridColumn::of_names("region"),
-            ],
-            lines,
-            sortable: true,
             empty: "no stack yet",
+            ..Grid::of_rows(&shown, columns, |(at, _)| RowId::Line(*at))
         }
     }
 
@@ -156,8 +131,16 @@ impl ProcessCloseUp {
             title: format!("Stacks {}", count(self.stacks.len() as u64)),
             note: self.sampling_note(),
             columns: vec![
-                GridColumn::of_numbers("share"),
-                GridColumn::of_names("frames"),
+                ColumnHead {
+                    title: "share",
+                    right: true,
+                    ..ColumnHead::default()
+                },
+                ColumnHead {
+                    title: "frames",
+                    ascending: true,
+                    ..ColumnHead::default()
+                },
             ],
             lines,
             sortable: false,
@@ -172,11 +155,4 @@ impl ProcessCloseUp {
     fn sampling_note(&self) -> String {
         sampling_text(self.sampled, self.one_in.into())
     }
-}
-
-fn filter_note(shown: usize, all: usize, filter: &RowFilter) -> String {
-    if filter.is_empty() {
-        return String::new();
-    }
-    passed_text(shown, all)
 }

@@ -1,94 +1,53 @@
 //! The columns of culprits and causes, with their cells and order: in the overview, and in the close look at one process.
 
 use quell_event::TallySummary;
+use quell_event::tally_summary::CauseRow;
 
-use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey};
-use crate::show::units::{count, rate, time, time_rate};
+use super::grid::{Grid, GridColumn, RowId};
+use crate::show::units::count;
 
 pub(super) fn mean_ns(ns: u64, n: u64) -> u64 {
     ns.checked_div(n).unwrap_or(0)
 }
 
-/// The shootdowns of a culprit in an interval: of a process, or of one thread.
-pub(super) struct CulpritActivity<'a> {
-    pub(super) shootdowns: u64,
-    pub(super) victims: u64,
-    pub(super) wait_ns: u64,
-    /// The number of the process or of the thread.
-    pub(super) id: u32,
-    pub(super) comm: &'a str,
-}
-
-impl CulpritActivity<'_> {
-    pub(super) fn culprit_columns(id: &'static str) -> Vec<GridColumn> {
-        vec![
-            GridColumn::of_numbers("shoot/s"),
-            GridColumn::of_numbers("victims/s").as_spare(),
-            GridColumn::of_numbers("wait/s"),
-            GridColumn::of_numbers("each").as_spare(),
-            GridColumn::of_ids(id),
-            GridColumn::of_names("name"),
-        ]
-    }
-
-    pub(super) fn cell_texts(&self, duration_ns: u64) -> Vec<String> {
-        vec![
-            rate(self.shootdowns, duration_ns),
-            rate(self.victims, duration_ns),
-            time_rate(self.wait_ns, duration_ns),
-            time(mean_ns(self.wait_ns, self.shootdowns)),
-            self.id.to_string(),
-            self.comm.to_owned(),
-        ]
-    }
-
-    pub(super) fn sort_keys(&self) -> Vec<SortKey> {
-        vec![
-            SortKey::Number(self.shootdowns),
-            SortKey::Number(self.victims),
-            SortKey::Number(self.wait_ns),
-            SortKey::Number(mean_ns(self.wait_ns, self.shootdowns)),
-            SortKey::Number(self.id.into()),
-            SortKey::Text(self.comm.to_owned()),
-        ]
-    }
+/// The columns of culprits: of processes, or of the threads of one. `counts` are the shootdowns, the victims and the wait in ns.
+pub(super) fn culprit_columns<'a, R: 'a>(
+    duration_ns: u64,
+    counts: fn(&R) -> [u64; 3],
+    id_title: &'static str,
+    id: fn(&R) -> u32,
+    comm: fn(&R) -> String,
+) -> Vec<GridColumn<'a, R>> {
+    let mean_wait_ns = move |row: &R| {
+        let [shootdowns, _, wait_ns] = counts(row);
+        mean_ns(wait_ns, shootdowns)
+    };
+    vec![
+        GridColumn::of_rates("shoot/s", duration_ns, move |row| counts(row)[0]),
+        GridColumn::of_rates("victims/s", duration_ns, move |row| counts(row)[1]).marked_spare(),
+        GridColumn::of_time_rates("wait/s", duration_ns, move |row| counts(row)[2]),
+        GridColumn::of_times("each", mean_wait_ns).marked_spare(),
+        GridColumn::of_ids(id_title, id),
+        GridColumn::of_names("name", comm),
+    ]
 }
 
 /// The table of causes, of everything or of one process.
 pub(super) fn cause_grid(s: &TallySummary, note: String) -> Grid {
-    let lines = s.causes.iter().map(|c| {
-        let name = c.label();
-        GridRow {
-            id: RowId::Cause(c.cause.clone(), c.function.as_deref().map(str::to_owned)),
-            cells: vec![
-                rate(c.shootdowns, s.duration_ns),
-                rate(c.victims, s.duration_ns),
-                time_rate(c.wait_ns, s.duration_ns),
-                time_rate(c.stall_ns, s.duration_ns),
-                name.clone(),
-            ],
-            keys: vec![
-                SortKey::Number(c.shootdowns),
-                SortKey::Number(c.victims),
-                SortKey::Number(c.wait_ns),
-                SortKey::Number(c.stall_ns),
-                SortKey::Text(name),
-            ],
-            mark: RowMark::None,
-        }
-    });
+    type Column<'a> = GridColumn<'a, CauseRow>;
+    let ns = s.duration_ns;
+    let columns = vec![
+        Column::of_rates("shoot/s", ns, |c| c.shootdowns),
+        Column::of_rates("victims/s", ns, |c| c.victims).marked_spare(),
+        Column::of_time_rates("wait/s", ns, |c| c.wait_ns),
+        Column::of_time_rates("stall/s", ns, |c| c.stall_ns).marked_spare(),
+        Column::of_names("cause", CauseRow::label),
+    ];
+    let id = |c: &CauseRow| RowId::Cause(c.cause.clone(), c.function.as_deref().map(str::to_owned));
     Grid {
         title: format!("Causes {}", count(s.causes.len() as u64)),
         note,
-        columns: vec![
-            GridColumn::of_numbers("shoot/s"),
-            GridColumn::of_numbers("victims/s").as_spare(),
-            GridColumn::of_numbers("wait/s"),
-            GridColumn::of_numbers("stall/s").as_spare(),
-            GridColumn::of_names("cause"),
-        ],
-        lines: lines.collect(),
-        sortable: true,
         empty: "none",
+        ..Grid::of_rows(&s.causes, columns, id)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::show::units::count;
+use crate::show::units::{count, rate, time, time_rate};
 
 /// The value that a row is sorted by. It is exact where the cell is rounded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,9 +11,9 @@ pub(crate) enum SortKey {
     Text(String),
 }
 
-/// A column of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GridColumn {
+/// The head of a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ColumnHead {
     pub(crate) title: &'static str,
     /// Whether its cells are aligned to the right, as numbers are.
     pub(crate) right: bool,
@@ -25,51 +25,106 @@ pub(crate) struct GridColumn {
     pub(crate) long: bool,
 }
 
-impl GridColumn {
-    /// A column of counts or times.
-    pub(crate) const fn of_numbers(title: &'static str) -> Self {
+/// What a row has in a column: the text, and the value that rows are sorted by.
+type CellOf<'a, R> = dyn Fn(&R) -> (String, SortKey) + 'a;
+
+/// A column of a table of `R`s, with the text that a row has there, and the value that it is sorted by.
+pub(super) struct GridColumn<'a, R> {
+    head: ColumnHead,
+    cell: Box<CellOf<'a, R>>,
+}
+
+impl<'a, R: 'a> GridColumn<'a, R> {
+    fn of_numbers(
+        title: &'static str,
+        number: impl Fn(&R) -> u64 + 'a,
+        text: impl Fn(u64) -> String + 'a,
+    ) -> Self {
         Self {
-            title,
-            right: true,
-            ascending: false,
-            spare: false,
-            long: false,
+            head: ColumnHead {
+                title,
+                right: true,
+                ..ColumnHead::default()
+            },
+            cell: Box::new(move |row| {
+                let number = number(row);
+                (text(number), SortKey::Number(number))
+            }),
         }
     }
 
-    /// A column of names.
-    pub(crate) const fn of_names(title: &'static str) -> Self {
-        Self {
-            title,
-            right: false,
-            ascending: true,
-            spare: false,
-            long: false,
-        }
+    pub(super) fn of_counts(title: &'static str, number: impl Fn(&R) -> u64 + 'a) -> Self {
+        Self::of_numbers(title, number, count)
+    }
+
+    pub(super) fn of_times(title: &'static str, ns: impl Fn(&R) -> u64 + 'a) -> Self {
+        Self::of_numbers(title, ns, time)
+    }
+
+    /// A column of counts per second, in an interval of so many ns.
+    pub(super) fn of_rates(
+        title: &'static str,
+        duration_ns: u64,
+        number: impl Fn(&R) -> u64 + 'a,
+    ) -> Self {
+        Self::of_numbers(title, number, move |n| rate(n, duration_ns))
+    }
+
+    /// A column of times per second, in an interval of so many ns.
+    pub(super) fn of_time_rates(
+        title: &'static str,
+        duration_ns: u64,
+        ns: impl Fn(&R) -> u64 + 'a,
+    ) -> Self {
+        Self::of_numbers(title, ns, move |n| time_rate(n, duration_ns))
     }
 
     /// A column of process or thread numbers.
-    pub(crate) const fn of_ids(title: &'static str) -> Self {
+    pub(super) fn of_ids(title: &'static str, id: impl Fn(&R) -> u32 + 'a) -> Self {
+        let mut column = Self::of_numbers(title, move |row| id(row).into(), |n| n.to_string());
+        column.head.ascending = true;
+        column
+    }
+
+    pub(super) fn of_names(title: &'static str, name: impl Fn(&R) -> String + 'a) -> Self {
         Self {
-            title,
-            right: true,
-            ascending: true,
-            spare: false,
-            long: false,
+            head: ColumnHead {
+                title,
+                ascending: true,
+                ..ColumnHead::default()
+            },
+            cell: Box::new(move |row| {
+                let name = name(row);
+                (name.clone(), SortKey::Text(name))
+            }),
         }
+    }
+
+    /// The same column and order, with another text.
+    pub(super) fn with_text(self, text: impl Fn(&R) -> String + 'a) -> Self {
+        let cell = self.cell;
+        Self {
+            head: self.head,
+            cell: Box::new(move |row| (text(row), cell(row).1)),
+        }
+    }
+
+    /// The same column, aligned to the left.
+    pub(super) fn aligned_left(mut self) -> Self {
+        self.head.right = false;
+        self
     }
 
     /// The same column, left out where there is little room.
-    pub(crate) const fn as_spare(self) -> Self {
-        Self {
-            spare: true,
-            ..self
-        }
+    pub(super) fn marked_spare(mut self) -> Self {
+        self.head.spare = true;
+        self
     }
 
     /// The same column, with long texts.
-    pub(crate) const fn as_long(self) -> Self {
-        Self { long: true, ..self }
+    pub(super) fn marked_long(mut self) -> Self {
+        self.head.long = true;
+        self
     }
 }
 
@@ -150,7 +205,7 @@ pub(crate) struct Grid {
     pub(crate) title: String,
     /// Stands behind the title, and says for example how many rows a filter leaves out.
     pub(crate) note: String,
-    pub(crate) columns: Vec<GridColumn>,
+    pub(crate) columns: Vec<ColumnHead>,
     pub(crate) lines: Vec<GridRow>,
     /// False where the order of the rows has a meaning of its own.
     pub(crate) sortable: bool,
@@ -159,6 +214,44 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
+    /// The table of these rows in their order, without its title and its note.
+    pub(super) fn of_rows<R>(
+        rows: &[R],
+        columns: Vec<GridColumn<'_, R>>,
+        id: impl Fn(&R) -> RowId,
+    ) -> Self {
+        let lines = rows.iter().map(|row| {
+            let (cells, keys) = columns.iter().map(|c| (c.cell)(row)).unzip();
+            GridRow {
+                id: id(row),
+                cells,
+                keys,
+                mark: RowMark::None,
+            }
+        });
+        Self {
+            lines: lines.collect(),
+            columns: columns.iter().map(|c| c.head).collect(),
+            sortable: true,
+            ..Self::default()
+        }
+    }
+
+    /// The same table, with this mark on some of its rows.
+    pub(super) fn with_mark<R>(
+        mut self,
+        mark: RowMark,
+        rows: &[R],
+        is_marked: impl Fn(&R) -> bool,
+    ) -> Self {
+        for (line, row) in self.lines.iter_mut().zip(rows) {
+            if is_marked(row) {
+                line.mark = mark;
+            }
+        }
+        self
+    }
+
     /// Sorts the rows. Equal ones are ordered by their subject, so that they don't jump.
     pub(crate) fn sort_rows(&mut self, sort: SortOrder) {
         if !self.sortable {

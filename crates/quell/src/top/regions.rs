@@ -12,8 +12,8 @@ use quell_probe::ShootdownSample;
 use serde::Serialize;
 
 use super::filter::RowFilter;
-use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey, passed_text, sampling_text};
-use crate::show::units::{count, rate};
+use super::grid::{Grid, GridColumn, RowId, passed_text, sampling_text};
+use crate::show::units::count;
 
 /// The shootdowns of one process and cause at one region, in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -60,6 +60,8 @@ pub(crate) fn grid_of_regions(
 impl SampledRegions {
     /// The table by process and region, of the rows that pass the filter.
     fn region_grid(&self, filter: &RowFilter, duration_ns: u64) -> Grid {
+        // a process and its region, and the name and the shootdowns of the process there
+        type Column<'a> = GridColumn<'a, ((u32, &'a str), (&'a str, u64))>;
         let passes = |r: &&RegionShootdowns| {
             filter.passes_named(&r.comm, r.pid)
                 || filter.passes_text(r.cause)
@@ -72,40 +74,26 @@ impl SampledRegions {
         }
         let mut rows: Vec<_> = sums.into_iter().collect();
         rows.sort_by_key(|(_, (_, n))| Reverse(*n));
-        let lines = rows.into_iter().map(|((pid, region), (comm, n))| GridRow {
-            id: RowId::Region(pid, region.to_owned()),
-            cells: vec![
-                rate(n, duration_ns),
-                pid.to_string(),
-                comm.to_owned(),
-                region.to_owned(),
-            ],
-            keys: vec![
-                SortKey::Number(n),
-                SortKey::Number(pid.into()),
-                SortKey::Text(comm.to_owned()),
-                SortKey::Text(region.to_owned()),
-            ],
-            mark: RowMark::None,
-        });
-        let lines: Vec<GridRow> = lines.collect();
         let mut note = format!("about, {}", sampling_text(self.shootdowns, self.one_in));
         if !filter.is_empty() {
             let all: HashSet<_> = self.regions.iter().map(|r| (r.pid, &r.region)).collect();
-            note = format!("{}, {note}", passed_text(lines.len(), all.len()));
+            note = format!("{}, {note}", passed_text(rows.len(), all.len()));
         }
         Grid {
-            title: format!("Regions {}", count(lines.len() as u64)),
+            title: format!("Regions {}", count(rows.len() as u64)),
             note,
-            columns: vec![
-                GridColumn::of_numbers("shoot/s"),
-                GridColumn::of_ids("pid").as_spare(),
-                GridColumn::of_names("name"),
-                GridColumn::of_names("region").as_long(),
-            ],
-            lines,
-            sortable: true,
             empty: "none seen",
+            ..Grid::of_rows(
+                &rows,
+                vec![
+                    Column::of_rates("shoot/s", duration_ns, |(_, (_, n))| *n),
+                    Column::of_ids("pid", |((pid, _), _)| *pid).marked_spare(),
+                    Column::of_names("name", |(_, (comm, _))| (*comm).to_owned()),
+                    Column::of_names("region", |((_, region), _)| (*region).to_owned())
+                        .marked_long(),
+                ],
+                |((pid, region), _)| RowId::Region(*pid, (*region).to_owned()),
+            )
         }
     }
 }

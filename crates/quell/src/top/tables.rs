@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use quell_event::TallySummary;
+use quell_event::tally_summary::{CulpritRow, VictimRow};
 
 use super::alarm::IsolatedCpuAlarm;
-use super::count_columns::{CulpritActivity, cause_grid, mean_ns};
+use super::count_columns::{cause_grid, culprit_columns, mean_ns};
 use super::filter::RowFilter;
-use super::grid::{Grid, GridColumn, GridRow, RowId, RowMark, SortKey};
+use super::grid::{Grid, GridColumn, RowId, RowMark};
 use super::interval::LiveInterval;
-use crate::show::units::{count, rate, time, time_rate};
+use crate::show::units::{count, rate};
 
 /// The tables of the counts, each with a note on the rows that a filter leaves out.
 pub(crate) struct TallyTables {
@@ -59,83 +60,51 @@ fn culprit_grid(
     alarm: Option<&IsolatedCpuAlarm>,
     note: String,
 ) -> Grid {
-    let disturbs = |pid| alarm.is_some_and(|a| a.culprits.iter().any(|c| c.pid == pid));
-    let lines = s.culprits.iter().map(|c| {
-        let why = reasons.get(&c.pid).map_or("", |r| r.1).to_owned();
-        let did = CulpritActivity {
-            shootdowns: c.shootdowns,
-            victims: c.victims,
-            wait_ns: c.wait_ns,
-            id: c.pid,
-            comm: &c.comm,
-        };
-        GridRow {
-            id: RowId::Process(c.pid),
-            cells: [did.cell_texts(s.duration_ns), vec![why.clone()]].concat(),
-            keys: [did.sort_keys(), vec![SortKey::Text(why)]].concat(),
-            mark: if disturbs(c.pid) {
-                RowMark::Alarm
-            } else {
-                RowMark::None
-            },
-        }
-    });
+    let mut columns = culprit_columns(
+        s.duration_ns,
+        |c: &CulpritRow| [c.shootdowns, c.victims, c.wait_ns],
+        "pid",
+        |c| c.pid,
+        |c| c.comm.to_string(),
+    );
+    let reason = |c: &CulpritRow| reasons.get(&c.pid).map_or("", |r| r.1).to_owned();
+    columns.push(GridColumn::of_names("mostly by", reason));
+    let disturbs =
+        |c: &CulpritRow| alarm.is_some_and(|a| a.culprits.iter().any(|other| other.pid == c.pid));
     Grid {
         title: format!("Culprits {}", count(s.culprits.len() as u64)),
         note,
-        columns: [
-            CulpritActivity::culprit_columns("pid"),
-            vec![GridColumn::of_names("mostly by")],
-        ]
-        .concat(),
-        lines: lines.collect(),
-        sortable: true,
         empty: "nobody",
+        ..Grid::of_rows(&s.culprits, columns, |c| RowId::Process(c.pid)).with_mark(
+            RowMark::Alarm,
+            &s.culprits,
+            disturbs,
+        )
     }
 }
 
 fn victim_grid(s: &TallySummary, note: String) -> Grid {
-    let lines = s.victims_by.iter().map(|v| GridRow {
-        id: RowId::Victim(v.pid, v.bystander),
-        cells: vec![
-            rate(v.hits, s.duration_ns),
-            time_rate(v.stall_ns, s.duration_ns),
-            time(mean_ns(v.stall_ns, v.hits)),
-            v.pid.to_string(),
-            if v.bystander { "*" } else { "" }.to_owned(),
-            v.comm.to_string(),
-        ],
-        keys: vec![
-            SortKey::Number(v.hits),
-            SortKey::Number(v.stall_ns),
-            SortKey::Number(mean_ns(v.stall_ns, v.hits)),
-            SortKey::Number(v.pid.into()),
-            SortKey::Number(v.bystander.into()),
-            SortKey::Text(v.comm.to_string()),
-        ],
-        // an idle CPU has no memory of its own, so nobody suffers
-        mark: if v.bystander && v.pid != 0 {
-            RowMark::Bystander
-        } else {
-            RowMark::None
-        },
-    });
+    type Column<'a> = GridColumn<'a, VictimRow>;
+    let ns = s.duration_ns;
+    let columns = vec![
+        Column::of_rates("hits/s", ns, |v| v.hits),
+        Column::of_time_rates("stall/s", ns, |v| v.stall_ns),
+        Column::of_times("each", |v| mean_ns(v.stall_ns, v.hits)).marked_spare(),
+        Column::of_ids("pid", |v| v.pid),
+        Column::of_counts("*", |v| v.bystander.into())
+            .with_text(|v| if v.bystander { "*" } else { "" }.to_owned())
+            .aligned_left(),
+        Column::of_names("name", |v| v.comm.to_string()),
+    ];
+    // an idle CPU has no memory of its own, so nobody suffers
+    let suffers = |v: &VictimRow| v.bystander && v.pid != 0;
     Grid {
         title: format!("Victims {}, * bystanders", count(s.victims_by.len() as u64)),
         note,
-        columns: vec![
-            GridColumn::of_numbers("hits/s"),
-            GridColumn::of_numbers("stall/s"),
-            GridColumn::of_numbers("each").as_spare(),
-            GridColumn::of_ids("pid"),
-            GridColumn {
-                right: false,
-                ..GridColumn::of_numbers("*")
-            },
-            GridColumn::of_names("name"),
-        ],
-        lines: lines.collect(),
-        sortable: true,
         empty: "nobody",
+        ..Grid::of_rows(&s.victims_by, columns, |v| {
+            RowId::Victim(v.pid, v.bystander)
+        })
+        .with_mark(RowMark::Bystander, &s.victims_by, suffers)
     }
 }
