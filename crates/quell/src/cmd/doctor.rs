@@ -9,7 +9,7 @@ use quell_doctor::{
     SystemView, all_rules, audit_system, emit, sarif,
 };
 use quell_host::proc::Proc;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::cli::DoctorArgs;
 use crate::doctor::{change, evidence, text};
@@ -19,15 +19,6 @@ use crate::usage::usage;
 
 /// The severity of `--fail-on` where it is not given.
 const DEFAULT_FAIL_SEVERITY: Severity = Severity::Medium;
-
-/// The object that the contract describes.
-#[derive(Serialize)]
-struct DoctorDocument<'a> {
-    schema: &'static str,
-    profile: &'static str,
-    pid: Option<u32>,
-    findings: &'a [Finding],
-}
 
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.undo {
@@ -78,19 +69,19 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let said = if args.json {
-        let document = DoctorDocument {
-            schema: "quell/doctor/1",
-            profile: args.profile.name(),
-            pid: args.pid,
-            findings: &findings,
-        };
-        serde_json::to_string(&document)? + "\n"
+        let object = json!({
+            "schema": "quell/doctor/1",
+            "profile": args.profile.name(),
+            "pid": args.pid,
+            "findings": findings,
+        });
+        object.to_string() + "\n"
     } else if args.sarif {
         let of_pid = |rule: &AuditRule| matches!(rule.check, RuleCheck::Process(_));
         let mut run = all_rules();
         run.retain(|rule| wanted(rule) && (args.pid.is_some() || !of_pid(rule)));
         let log = sarif::sarif_log(&findings, &run, env!("CARGO_PKG_VERSION"));
-        serde_json::to_string(&log)? + "\n"
+        log.to_string() + "\n"
     } else {
         text::findings_text(&findings, args.profile, args.all)
     };

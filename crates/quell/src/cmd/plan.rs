@@ -10,9 +10,8 @@ use quell_event::Text;
 use quell_host::maps;
 use quell_host::proc::Proc;
 use quell_probe::{ProbeOptions, Scope};
-use quell_remedy::advice::Advised;
 use quell_remedy::{FoundSoftware, Plan, Planned, recognise_process};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::cli::PlanArgs;
 use crate::evidence::{ObservedProgram, of_trace};
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let text = if let Some(form) = args.emit {
         quell_remedy::emit::emit_plan(&plan, &environment, form)
     } else if args.json {
-        plan_json(&plan, &candidates, &environment, &notes, &subject.observed)?
+        plan_json(&plan, &candidates, &environment, &notes, &subject.observed)
     } else {
         plan_text(
             &plan,
@@ -259,63 +258,40 @@ fn plan_text(
     out
 }
 
-/// The plan as in TOML, with the figures that it rests on.
-#[derive(Serialize)]
-struct PlanJson<'a> {
-    schema: &'static str,
-    shootdowns: u64,
-    /// The shootdowns by processes that were not watched; `predicted_stop` counts these too.
-    by_others: u64,
-    page_faults: Option<u64>,
-    allocators: Vec<AllocatorJson>,
-    remedies: Vec<PlannedJson<'a>>,
-    /// All changes that could help, each by itself: only runs can show which do.
-    candidates: Vec<PlannedJson<'a>>,
-    /// The share for all remedies together.
-    predicted_stop: f64,
-    max_rss: Option<u64>,
-    environment: &'a Environment,
-    /// Advice for costs that no setting reaches.
-    advice: &'a [Advised],
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct AllocatorJson {
-    kind: &'static str,
-    version: Option<String>,
-    module: String,
-    variable: Option<String>,
-}
-
+/// The plan as in TOML, with the figures that it rests on. `by_others` are shootdowns by processes that were not watched, which
+/// `predicted_stop`, the share for all remedies together, counts too. `candidates` are all changes that could help, each by
+/// itself: only runs can show which do. `advice` is for costs that no setting reaches.
 fn plan_json(
     plan: &Plan,
     candidates: &[Planned],
     environment: &Environment,
     notes: &[String],
     observed: &ObservedProgram,
-) -> anyhow::Result<String> {
-    let allocator = |f: &FoundSoftware| AllocatorJson {
-        kind: f.kind.name(),
-        version: f.version.map(|v| v.to_string()),
-        module: f.module.display().to_string(),
-        variable: f.conf_env.clone(),
+) -> String {
+    let planned = |all: &[Planned]| json!(all.iter().map(PlannedJson::from).collect::<Vec<_>>());
+    let allocator = |f: &FoundSoftware| {
+        json!({
+            "kind": f.kind.name(),
+            "version": f.version.map(|v| v.to_string()),
+            "module": f.module.display().to_string(),
+            "variable": f.conf_env,
+        })
     };
-    let document = PlanJson {
-        schema: "quell/plan/1",
-        shootdowns: observed.evidence.shootdowns,
-        by_others: observed.others,
-        page_faults: observed.evidence.page_faults,
-        allocators: observed.found.iter().map(allocator).collect(),
-        remedies: plan.remedies.iter().map(PlannedJson::from).collect(),
-        candidates: candidates.iter().map(PlannedJson::from).collect(),
-        predicted_stop: plan.predicted_stop(),
-        max_rss: observed.evidence.max_rss,
-        environment,
-        advice: &observed.advice,
-        notes,
-    };
-    Ok(serde_json::to_string(&document)? + "\n")
+    let object = json!({
+        "schema": "quell/plan/1",
+        "shootdowns": observed.evidence.shootdowns,
+        "by_others": observed.others,
+        "page_faults": observed.evidence.page_faults,
+        "allocators": observed.found.iter().map(allocator).collect::<Value>(),
+        "remedies": planned(&plan.remedies),
+        "candidates": planned(candidates),
+        "predicted_stop": plan.predicted_stop(),
+        "max_rss": observed.evidence.max_rss,
+        "environment": environment,
+        "advice": observed.advice,
+        "notes": notes,
+    });
+    object.to_string() + "\n"
 }
 
 #[cfg(test)]
