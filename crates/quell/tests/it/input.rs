@@ -40,6 +40,17 @@ fn targets() {
     insta::assert_snapshot!(refused(&["run"]), @"quell: the following required arguments were not provided: <CMD>...; see 'quell run --help'");
 }
 
+/// Check that a thread of the kernel, which has no memory of its own, is not audited.
+#[test]
+fn kernel_threads() {
+    let _beside = beside_others();
+    if fs::read_to_string("/proc/2/comm").unwrap_or_default() != "kthreadd\n" {
+        eprintln!("SKIPPED kernel_threads: process 2 is no thread of the kernel here");
+        return;
+    }
+    insta::assert_snapshot!(refused(&["doctor", "-p", "2"]), @"quell: 2 is a thread of the kernel: it has no memory of its own to look at");
+}
+
 /// Check that what is no trace, and a trace that is damaged, is refused by name.
 #[test]
 fn traces() {
