@@ -9,7 +9,7 @@
 use quell_event::Cause;
 use quell_event::trace::{EventRow, MappedModule, TracedProcess};
 
-use super::quick_map::QuickMap;
+use super::quick_map::{NumberedSet, QuickMap};
 
 /// The mapping whose end brk(2) moves.
 const HEAP_NAME: &str = "[heap] (brk)";
@@ -42,16 +42,15 @@ impl MappingsReading {
 pub(crate) struct Mappings {
     /// The readings of each process, by time.
     readings: QuickMap<u32, Vec<MappingsReading>>,
-    numbers: QuickMap<String, u32>,
-    names: Vec<String>,
+    names: NumberedSet<String>,
 }
 
 impl Default for Mappings {
     fn default() -> Self {
         Self {
             readings: QuickMap::default(),
-            numbers: QuickMap::from_iter([(HEAP_NAME.to_owned(), HEAP_NUMBER)]),
-            names: vec![HEAP_NAME.to_owned()],
+            // so that it has HEAP_NUMBER
+            names: NumberedSet::from_iter([HEAP_NAME.to_owned()]),
         }
     }
 }
@@ -100,12 +99,7 @@ impl Mappings {
             name if name.starts_with('[') => name.to_owned(),
             file => format!("file {file}"),
         };
-        let next = self.names.len() as u32;
-        let names = &mut self.names;
-        *self.numbers.entry(name).or_insert_with_key(|name| {
-            names.push(name.clone());
-            next
-        })
+        self.names.insert_full(name).0 as u32
     }
 
     /// The number of the name of the mapping that this shootdown flushed, if it had one. A full flush has no range: the kernel
@@ -130,7 +124,8 @@ impl Mappings {
 
     /// The name with this number.
     pub(crate) fn name(&self, number: u32) -> &str {
-        self.names.get(number as usize).map_or("", String::as_str)
+        let name = self.names.get_index(number as usize);
+        name.map_or("", String::as_str)
     }
 }
 

@@ -13,7 +13,7 @@ use super::code::Code;
 use super::place::Place;
 use super::progress::{ROWS_PER_STEP, ReadProgress};
 use super::quick_map::QuickMap;
-use super::regions::{NumberedRegions, Regions};
+use super::regions::NumberedRegions;
 use crate::show::{self, Replace};
 
 /// Writes a trace as a page.
@@ -75,7 +75,7 @@ impl<'a> RegionNumbers<'a> {
         Self {
             code,
             regions: QuickMap::default(),
-            named: NumberedRegions::new(Regions::new(code)),
+            named: NumberedRegions::new(code),
             last: None,
         }
     }
@@ -134,8 +134,7 @@ impl NameSource for PageNames<'_> {
     }
 
     fn region(&self, region: u32) -> String {
-        let name = self.places.named.region_names().get(region as usize);
-        name.cloned().unwrap_or_default()
+        self.places.named.name_of(region).to_owned()
     }
 
     fn process(&self, pid: u32) -> Option<String> {

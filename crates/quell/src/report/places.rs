@@ -12,7 +12,7 @@ use super::aggregate::Aggregate;
 use super::code::Code;
 pub(crate) use super::place::Place;
 use super::quick_map::QuickMap;
-use super::regions::{NumberedRegions, Regions};
+use super::regions::NumberedRegions;
 
 /// All places, with the regions that they are in.
 pub(crate) struct Places<'a> {
@@ -25,7 +25,7 @@ pub(crate) struct Places<'a> {
 impl<'a> Places<'a> {
     /// The places of these sums.
     pub(crate) fn new(sums: &Aggregate, code: &'a Code) -> Self {
-        let mut named = NumberedRegions::new(Regions::new(code));
+        let mut named = NumberedRegions::new(code);
         let all = sums
             .places()
             .map(|(place, n)| (*place, n, named.number_of(place)))
@@ -33,7 +33,7 @@ impl<'a> Places<'a> {
         Self {
             code,
             all,
-            names: named.region_names().to_vec(),
+            names: named.into_names(),
         }
     }
 

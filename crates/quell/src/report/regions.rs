@@ -9,7 +9,7 @@ use quell_event::trace::StackFrame;
 
 use super::code::{Code, file_name_of};
 use super::place::{FlushedRange, Place};
-use super::quick_map::QuickMap;
+use super::quick_map::{NumberedSet, QuickMap};
 
 /// Prefixes of the functions of allocators, each with the allocator's name.
 const ALLOCATOR_PREFIXES: &[(&str, &str)] = &[
@@ -58,40 +58,6 @@ const GLIBC_FUNCTIONS: &[&str] = &[
     "libc_calloc",
 ];
 
-/// Names regions.
-pub(crate) struct Regions<'a> {
-    code: &'a Code,
-}
-
-impl<'a> Regions<'a> {
-    pub(crate) fn new(code: &'a Code) -> Self {
-        Self { code }
-    }
-
-    /// The name by the code that asked.
-    fn name_by_code(&self, full: bool, user_stack: i32) -> String {
-        let Some(caller) = self.code.caller(user_stack) else {
-            let what = if full {
-                "whole address space"
-            } else {
-                "anonymous memory"
-            };
-            return what.to_owned();
-        };
-        match (allocator_of(caller), caller.module.as_deref()) {
-            (Some(name), Some(module)) => {
-                format!("anonymous memory of {name} ({})", file_name_of(module))
-            }
-            (Some(name), None) => format!("anonymous memory of {name}"),
-            (None, Some(module)) if full => {
-                format!("whole address space, by {}", file_name_of(module))
-            }
-            (None, Some(module)) => format!("anonymous memory, by {}", file_name_of(module)),
-            (None, None) => "anonymous memory".to_owned(),
-        }
-    }
-}
-
 /// The key that decides the name of a region. There are far fewer keys than places.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum RegionKey {
@@ -108,19 +74,17 @@ enum RegionKey {
 
 /// Regions by number. Each name is spelled out only once.
 pub(crate) struct NumberedRegions<'a> {
-    regions: Regions<'a>,
+    code: &'a Code,
     known: QuickMap<RegionKey, u32>,
-    numbers: QuickMap<String, u32>,
-    names: Vec<String>,
+    names: NumberedSet<String>,
 }
 
 impl<'a> NumberedRegions<'a> {
-    pub(crate) fn new(regions: Regions<'a>) -> Self {
+    pub(crate) fn new(code: &'a Code) -> Self {
         Self {
-            regions,
+            code,
             known: QuickMap::default(),
-            numbers: QuickMap::default(),
-            names: Vec::new(),
+            names: NumberedSet::default(),
         }
     }
 
@@ -142,22 +106,46 @@ impl<'a> NumberedRegions<'a> {
             RegionKey::Life => "whole address space".to_owned(),
             RegionKey::Others(true) => "memory of any process, in a batch".to_owned(),
             RegionKey::Others(false) => "memory of another process".to_owned(),
-            RegionKey::Mapping(name) => self.regions.code.mappings().name(name).to_owned(),
-            RegionKey::Stack(stack, full) => self.regions.name_by_code(full, stack),
+            RegionKey::Mapping(name) => self.code.mappings().name(name).to_owned(),
+            RegionKey::Stack(stack, full) => name_by_code(self.code.caller(stack), full),
         };
-        let next = self.names.len() as u32;
-        let names = &mut self.names;
-        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
-            names.push(name.clone());
-            next
-        });
+        let number = self.names.insert_full(name).0 as u32;
         self.known.insert(by, number);
         number
     }
 
-    /// The names, by number.
-    pub(crate) fn region_names(&self) -> &[String] {
-        &self.names
+    /// The name of the region with this number; empty where there is none.
+    pub(crate) fn name_of(&self, number: u32) -> &str {
+        let name = self.names.get_index(number as usize);
+        name.map_or("", String::as_str)
+    }
+
+    /// The names of all regions, by number.
+    pub(crate) fn into_names(self) -> Vec<String> {
+        self.names.into_iter().collect()
+    }
+}
+
+/// The name of memory without a mapping, by the frame that asked.
+fn name_by_code(caller: Option<&StackFrame>, full: bool) -> String {
+    let Some(caller) = caller else {
+        let what = if full {
+            "whole address space"
+        } else {
+            "anonymous memory"
+        };
+        return what.to_owned();
+    };
+    match (allocator_of(caller), caller.module.as_deref()) {
+        (Some(name), Some(module)) => {
+            format!("anonymous memory of {name} ({})", file_name_of(module))
+        }
+        (Some(name), None) => format!("anonymous memory of {name}"),
+        (None, Some(module)) if full => {
+            format!("whole address space, by {}", file_name_of(module))
+        }
+        (None, Some(module)) => format!("anonymous memory, by {}", file_name_of(module)),
+        (None, None) => "anonymous memory".to_owned(),
     }
 }
 
@@ -291,7 +279,7 @@ mod tests {
         ];
         let code = Code::new([process], stacks);
         let found = |pid, start, full, user_stack, cause, own_mm| {
-            let mut named = NumberedRegions::new(Regions::new(&code));
+            let mut named = NumberedRegions::new(&code);
             let end = if full { u64::MAX } else { start + 4096 };
             let row = EventRow {
                 pid,
@@ -305,7 +293,7 @@ mod tests {
             let place = Place::of(&row, code.mappings());
             let number = named.number_of(&place);
             assert_eq!(named.number_of(&place), number);
-            named.region_names()[number as usize].clone()
+            named.name_of(number).to_owned()
         };
         let name =
             |pid, start, full, user_stack| found(pid, start, full, user_stack, Cause::Munmap, true);

@@ -11,7 +11,7 @@ use quell_probe::{Probe, ShootdownSample, ShootdownSamples, StackResolver};
 use super::regions::{SampledRegions, SharedAhead, share_out};
 use crate::report::code::Code;
 use crate::report::places::Place;
-use crate::report::regions::{NumberedRegions, Regions as Names};
+use crate::report::regions::NumberedRegions;
 
 /// So many samples show a region with a few percent of the shootdowns, and are too few to slow the machine.
 const SAMPLES_A_SECOND: u64 = 250;
@@ -196,7 +196,7 @@ impl RegionSampler {
         let mut stacks = std::mem::take(&mut self.unnamed);
         resolver.name_stacks(&mut stacks);
         code.learn(resolver.take_changed_processes(), stacks);
-        let mut named = NumberedRegions::new(Names::new(code));
+        let mut named = NumberedRegions::new(code);
         let taken = std::mem::take(&mut self.taken);
         let samples: Vec<(&ShootdownSample, u32)> = taken
             .iter()
@@ -220,7 +220,7 @@ impl RegionSampler {
             one_in: (stand_for + shootdowns / 2) / shootdowns.max(1),
             regions: share_out(
                 &samples,
-                named.region_names(),
+                &named.into_names(),
                 tally,
                 &summary.culprits,
                 &mut self.ahead,
