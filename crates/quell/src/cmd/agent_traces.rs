@@ -34,7 +34,7 @@ pub(crate) fn run(args: &AgentTracesArgs) -> anyhow::Result<ExitCode> {
     } else {
         traces_text(&dir, &found)
     };
-    show::unless_gone(show::emit(&mut *out, &text))?;
+    show::emit(&mut *out, &text)?;
     Ok(ExitCode::SUCCESS)
 }
 

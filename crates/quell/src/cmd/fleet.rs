@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressFinish};
 use quell_event::trace::{Trace, TraceError};
 use quell_fleet::{
     EngineError, EngineJob, PreparedFolder, Question, SUMMARY_QUESTIONS, TraceTree, day,
@@ -20,7 +20,7 @@ use crate::fleet::{self, FleetAnswers, TraceChoice, choose_traces, json, of_the_
 use crate::launch::signals;
 use crate::show::table::{Table, plain};
 use crate::show::units::plural;
-use crate::show::{self, emit, unless_gone};
+use crate::show::{self, emit};
 use crate::temp_dir::{FLEET_FOLDER, TempDir};
 use crate::usage::usage;
 
@@ -64,21 +64,14 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
         );
     }
     let mut choice = choose_traces(traces, args.since, alone);
-    if choice.from_ns >= choice.to_ns {
-        return Err(usage(format!(
-            "no trace in {} began on {} or later: the newest did on {}",
-            dir.display(),
-            day(choice.from_ns),
-            day(choice.to_ns - 1)
-        )));
-    }
-    if choice.traces.is_empty() {
-        return Err(usage(format!(
-            "no trace in {} began from {} to {}",
-            dir.display(),
-            day(choice.from_ns),
-            day(choice.to_ns - 1)
-        )));
+    let is_late = choice.from_ns >= choice.to_ns;
+    if is_late || choice.traces.is_empty() {
+        let (dir, first, last) = (dir.display(), day(choice.from_ns), day(choice.to_ns - 1));
+        return Err(usage(if is_late {
+            format!("no trace in {dir} began on {first} or later: the newest did on {last}")
+        } else {
+            format!("no trace in {dir} began from {first} to {last}")
+        }));
     }
     signals::install()?;
     if let Some(out) = &args.prepare {
@@ -91,7 +84,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn print_text(text: &str) -> anyhow::Result<ExitCode> {
-    unless_gone(emit(&mut anstream::stdout(), text))?;
+    emit(&mut anstream::stdout(), text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -188,22 +181,11 @@ fn say_if_incomparable(choice: &TraceChoice) {
     }
 }
 
-/// A line on a terminal during long work.
-struct Spinner(ProgressBar);
-
-impl Spinner {
-    fn new(what: String) -> Self {
-        // It draws nothing where stderr is no terminal.
-        let bar = ProgressBar::new_spinner().with_message(what);
-        bar.enable_steady_tick(Duration::from_millis(500));
-        Self(bar)
-    }
-}
-
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
+/// A line on a terminal during long work, until it is dropped; elsewhere there is none.
+fn show_spinner(what: String) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what);
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar.with_finish(ProgressFinish::AndClear)
 }
 
 fn is_interrupted() -> bool {
@@ -216,14 +198,14 @@ fn fill_folder(
     dir: &Path,
     counts: &mut BTreeMap<&'static str, u64>,
 ) -> anyhow::Result<String> {
-    let busy = Spinner::new(format!(
+    let busy = show_spinner(format!(
         "reading {}",
         plural(choice.traces.len() as u64, "trace")
     ));
     let prepared = PreparedFolder::begin(dir)?;
     let mut late = TraceTree::default();
     let pass = |why, line: String| late.pass_over(why, || line);
-    let filled = fleet::fill_tables(choice, prepared, || busy.0.tick(), &is_interrupted, pass);
+    let filled = fleet::fill_tables(choice, prepared, || busy.tick(), &is_interrupted, pass);
     drop(busy);
     say_passed_over(&late, choice.traces.len());
     for (why, n) in late.passed {
@@ -250,7 +232,7 @@ fn name_damaged_trace(err: anyhow::Error, choice: &TraceChoice) -> anyhow::Error
         return err;
     }
     say!("quell: {err:#}; looking for a trace that is damaged");
-    let _busy = Spinner::new("reading all events".to_owned());
+    let _busy = show_spinner("reading all events".to_owned());
     let damage = |dir: &Path| {
         let read = Trace::open(dir).and_then(|trace| trace.for_each_row(|_| {}));
         // It may have gone meanwhile, because an agent keeps its traces within their limit.
@@ -283,7 +265,7 @@ fn ask_questions(
     std::fs::create_dir(&folder)
         .with_context(|| format!("making the folder {}", folder.display()))?;
     let dir = fill_folder(choice, &folder, &mut passed)?;
-    let busy = Spinner::new(format!(
+    let busy = show_spinner(format!(
         "asking {}",
         quell_fleet::Engine::from(args.engine).name()
     ));
@@ -317,6 +299,6 @@ fn ask_questions(
         text::answers_text(&asked, top)
     };
     let mut out = show::output(None)?;
-    unless_gone(emit(&mut *out, &text))?;
+    emit(&mut *out, &text)?;
     Ok(ExitCode::SUCCESS)
 }

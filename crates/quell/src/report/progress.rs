@@ -1,10 +1,9 @@
 //! The progress of reading a trace, on standard error.
 
-use std::io::{self, IsTerminal as _};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 /// Reading that takes no longer needs no line.
 const SILENT_TIME: Duration = Duration::from_secs(1);
@@ -22,7 +21,8 @@ pub(super) struct ReadProgress {
 impl ReadProgress {
     /// Starts with the number of all rows.
     pub(super) fn new(rows: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::hidden());
+        let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::hidden())
+            .with_finish(ProgressFinish::AndClear);
         let template = "{bar:20} {human_pos}/{human_len} rows, {eta}";
         // A template that doesn't parse leaves the default one.
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -38,18 +38,9 @@ impl ReadProgress {
     /// Sets the number of rows that are done.
     pub(super) fn set_rows(&self, rows: u64) {
         if self.began.elapsed() >= SILENT_TIME {
-            self.shown.call_once(|| {
-                if io::stderr().is_terminal() {
-                    self.bar.set_draw_target(ProgressDrawTarget::stderr());
-                }
-            });
+            let show = || self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            self.shown.call_once(show);
         }
         self.bar.set_position(rows);
-    }
-}
-
-impl Drop for ReadProgress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }
