@@ -37,18 +37,8 @@ pub(crate) enum Pane {
     Stacks,
 }
 
-/// The panes of the whole machine or scope.
-pub(crate) const OVERVIEW_PANES: [Pane; 7] = [
-    Pane::Culprits,
-    Pane::Victims,
-    Pane::Causes,
-    Pane::Matrix,
-    Pane::Regions,
-    Pane::Time,
-    Pane::Holders,
-];
-/// The same panes, with the other function calls.
-pub(crate) const PANES_WITH_CALLS: [Pane; 8] = [
+/// The panes of the whole machine or scope. The last one is there only where all function calls are watched.
+pub(crate) const OVERVIEW_PANES: [Pane; 8] = [
     Pane::Culprits,
     Pane::Victims,
     Pane::Causes,
@@ -158,9 +148,9 @@ impl ViewState {
         if self.opened.is_some() {
             &CLOSE_UP_PANES
         } else if self.ipi {
-            &PANES_WITH_CALLS
-        } else {
             &OVERVIEW_PANES
+        } else {
+            &OVERVIEW_PANES[..OVERVIEW_PANES.len() - 1]
         }
     }
 

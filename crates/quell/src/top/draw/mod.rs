@@ -58,95 +58,102 @@ fn draw_too_small(frame: &mut Frame<'_>, area: Rect) {
 }
 
 fn draw_panes(frame: &mut Frame<'_>, area: Rect, state: &ViewState, look: ScreenStyle) {
-    if state.zoom {
-        draw_pane(frame, area, state, state.focus(), look);
-        return;
-    }
-    let panes = state.panes();
-    let (top, bottom) = half_areas(area, state);
-    if area.width >= MIN_SIDE_BY_SIDE_COLUMNS {
-        let close = state.opened.is_some();
-        if close {
-            let [a, b] = side_by_side_areas(top, [50, 50]);
-            draw_pane(frame, a, state, panes[0], look);
-            draw_pane(frame, b, state, panes[1], look);
-            let [a, b] = side_by_side_areas(bottom, [40, 60]);
-            draw_pane(frame, a, state, panes[2], look);
-            draw_pane(frame, b, state, panes[3], look);
-        } else {
-            draw_overview(frame, area, state, look);
-        }
-        return;
-    }
-    // the pane that is left out is one key away when it has no focus
-    if state.opened.is_some() {
-        draw_pane(frame, top, state, panes[0], look);
-        let [a, b] = side_by_side_areas(bottom, [50, 50]);
-        match state.focus() {
-            wide @ (Pane::OwnRegions | Pane::Stacks) => draw_pane(frame, bottom, state, wide, look),
-            _ => {
-                draw_pane(frame, a, state, panes[1], look);
-                draw_pane(frame, b, state, panes[2], look);
-            }
-        }
-        return;
-    }
-    // time is the answer, and counts explain it
     let focus = state.focus();
-    if let Pane::Time | Pane::Holders = focus {
-        draw_pane(frame, top, state, focus, look);
-        draw_pane(frame, bottom, state, panes[0], look);
-        return;
-    }
-    draw_pane(frame, top, state, panes[0], look);
-    if let wide @ (Pane::Matrix | Pane::Regions | Pane::Calls) = focus {
-        draw_pane(frame, bottom, state, wide, look);
-    } else {
-        let [a, b] = side_by_side_areas(bottom, [50, 50]);
-        draw_pane(frame, a, state, panes[1], look);
-        draw_pane(frame, b, state, panes[2], look);
+    let is_wide = area.width >= MIN_SIDE_BY_SIDE_COLUMNS;
+    let placed = match (state.opened.is_some(), is_wide) {
+        _ if state.zoom => vec![(focus, area)],
+        (true, _) => place_close_up(area, focus, is_wide),
+        (false, true) => place_overview(area, focus),
+        (false, false) => place_narrow_overview(area, focus),
+    };
+    for (pane, area) in placed {
+        if pane == Pane::Matrix {
+            matrix::draw_matrix(frame, area, state, look);
+        } else {
+            table::draw_table(frame, area, state, pane, look);
+        }
     }
 }
 
-/// Draws culprits and victims on the left, and causes, regions and the matrix on the right; or the time and its holders above
+/// Panes with their places.
+type PlacedPanes = Vec<(Pane, Rect)>;
+
+/// Places the panes of one process. On a narrow screen the pane that is left out is one key away when it has no focus.
+fn place_close_up(area: Rect, focus: Pane, is_wide: bool) -> PlacedPanes {
+    let [top, bottom] = half_areas(area, focus);
+    if is_wide {
+        let [threads, reasons] = side_by_side_areas(top, [50, 50]);
+        let [regions, stacks] = side_by_side_areas(bottom, [40, 60]);
+        return vec![
+            (Pane::Threads, threads),
+            (Pane::Reasons, reasons),
+            (Pane::OwnRegions, regions),
+            (Pane::Stacks, stacks),
+        ];
+    }
+    if let Pane::OwnRegions | Pane::Stacks = focus {
+        return vec![(Pane::Threads, top), (focus, bottom)];
+    }
+    let [reasons, regions] = side_by_side_areas(bottom, [50, 50]);
+    vec![
+        (Pane::Threads, top),
+        (Pane::Reasons, reasons),
+        (Pane::OwnRegions, regions),
+    ]
+}
+
+/// Places the panes of everything on a narrow screen. Time is the answer, and counts explain it.
+fn place_narrow_overview(area: Rect, focus: Pane) -> PlacedPanes {
+    let [top, bottom] = half_areas(area, focus);
+    match focus {
+        Pane::Time | Pane::Holders => vec![(focus, top), (Pane::Culprits, bottom)],
+        Pane::Matrix | Pane::Regions | Pane::Calls => vec![(Pane::Culprits, top), (focus, bottom)],
+        _ => {
+            let [victims, causes] = side_by_side_areas(bottom, [50, 50]);
+            vec![
+                (Pane::Culprits, top),
+                (Pane::Victims, victims),
+                (Pane::Causes, causes),
+            ]
+        }
+    }
+}
+
+/// Places culprits and victims on the left, and causes, regions and the matrix on the right; or the time and its holders above
 /// culprits and causes, or all function calls below them.
-fn draw_overview(frame: &mut Frame<'_>, area: Rect, state: &ViewState, look: ScreenStyle) {
-    let focus = state.focus();
+fn place_overview(area: Rect, focus: Pane) -> PlacedPanes {
+    let [top, bottom] = stacked_areas(area);
     if let Pane::Time | Pane::Holders = focus {
-        let [top, bottom] = stacked_areas(area);
         let [time, holders] = side_by_side_areas(top, [60, 40]);
-        draw_pane(frame, time, state, Pane::Time, look);
-        draw_pane(frame, holders, state, Pane::Holders, look);
         let [culprits, causes] = side_by_side_areas(bottom, [55, 45]);
-        draw_pane(frame, culprits, state, Pane::Culprits, look);
-        draw_pane(frame, causes, state, Pane::Causes, look);
-        return;
+        return vec![
+            (Pane::Time, time),
+            (Pane::Holders, holders),
+            (Pane::Culprits, culprits),
+            (Pane::Causes, causes),
+        ];
     }
     let [left, right] = side_by_side_areas(area, [55, 45]);
     let [culprits, victims] = stacked_areas(left);
-    draw_pane(frame, culprits, state, Pane::Culprits, look);
+    let mut placed = vec![(Pane::Culprits, culprits)];
     if focus == Pane::Calls {
         let [causes, _] = stacked_areas(right);
-        let [_, bottom] = stacked_areas(area);
-        draw_pane(frame, causes, state, Pane::Causes, look);
-        draw_pane(frame, bottom, state, Pane::Calls, look);
-        return;
+        placed.extend([(Pane::Causes, causes), (Pane::Calls, bottom)]);
+        return placed;
     }
-    draw_pane(frame, victims, state, Pane::Victims, look);
+    placed.push((Pane::Victims, victims));
     if right.height >= MIN_THREE_PANES_ROWS {
-        let [causes, regions, matrix] = stacked_areas(right);
-        draw_pane(frame, causes, state, Pane::Causes, look);
-        draw_pane(frame, regions, state, Pane::Regions, look);
-        draw_pane(frame, matrix, state, Pane::Matrix, look);
-        return;
+        let panes = [Pane::Causes, Pane::Regions, Pane::Matrix];
+        placed.extend(panes.into_iter().zip(stacked_areas::<3>(right)));
+    } else {
+        let below = match focus {
+            Pane::Matrix => Pane::Matrix,
+            _ => Pane::Regions,
+        };
+        let panes = [Pane::Causes, below];
+        placed.extend(panes.into_iter().zip(stacked_areas::<2>(right)));
     }
-    let [causes, below] = stacked_areas(right);
-    draw_pane(frame, causes, state, Pane::Causes, look);
-    let shown = match focus {
-        Pane::Matrix => Pane::Matrix,
-        _ => Pane::Regions,
-    };
-    draw_pane(frame, below, state, shown, look);
+    placed
 }
 
 /// Areas one over the other, of equal height.
@@ -154,15 +161,10 @@ fn stacked_areas<const N: usize>(area: Rect) -> [Rect; N] {
     Layout::vertical([Constraint::Fill(1); N]).areas(area)
 }
 
-fn half_areas(area: Rect, state: &ViewState) -> (Rect, Rect) {
+fn half_areas(area: Rect, focus: Pane) -> [Rect; 2] {
     // stacks are long, so they get more room
-    let share = match state.focus() {
-        Pane::Stacks => 30,
-        _ => 50,
-    };
-    let [top, bottom] =
-        Layout::vertical([Constraint::Percentage(share), Constraint::Fill(1)]).areas(area);
-    (top, bottom)
+    let share = if focus == Pane::Stacks { 30 } else { 50 };
+    Layout::vertical([Constraint::Percentage(share), Constraint::Fill(1)]).areas(area)
 }
 
 /// Areas side by side, with a gap between them.
@@ -170,12 +172,4 @@ fn side_by_side_areas(area: Rect, shares: [u16; 2]) -> [Rect; 2] {
     Layout::horizontal(shares.map(Constraint::Fill))
         .spacing(2)
         .areas(area)
-}
-
-fn draw_pane(frame: &mut Frame<'_>, area: Rect, state: &ViewState, pane: Pane, look: ScreenStyle) {
-    if pane == Pane::Matrix {
-        matrix::draw_matrix(frame, area, state, look);
-    } else {
-        table::draw_table(frame, area, state, pane, look);
-    }
 }
