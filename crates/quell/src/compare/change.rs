@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::show::units::rate_per_second;
+
 /// The figures of one trace for a name. Those that its kind lacks are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
@@ -73,14 +75,6 @@ impl<K> ComparedRow<K> {
             state,
         }
     }
-}
-
-/// A count within a duration as a rate per second.
-pub(crate) fn rate_per_second(n: u64, duration_ns: u64) -> f64 {
-    if duration_ns == 0 {
-        return 0.0;
-    }
-    n as f64 * 1e9 / duration_ns as f64
 }
 
 /// The change from `a` to `b` as a share of `a`: −1 where all is gone, and `None` where `a` is zero.

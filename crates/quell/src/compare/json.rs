@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::Comparison;
 use super::accounts::ComparedAccounts;
-use super::change::{ComparedRow, rate_per_second, relative_change};
+use super::change::{ComparedRow, relative_change};
 use super::side::TraceSide;
+use crate::show::units::rate_per_second;
 
 const COMPARE_SCHEMA: &str = "quell/compare/1";
 

@@ -6,10 +6,10 @@ use quell_event::tally_summary::Quantiles;
 
 use super::Comparison;
 use super::accounts::{ComparedAccounts, are_apart};
-use super::change::{ComparedRow, Presence, rate_per_second, relative_change};
+use super::change::{ComparedRow, Presence, relative_change};
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, clean, plain};
-use crate::show::units::{self, count, percent, time, time_or_dash, time_rate};
+use crate::show::units::{self, count, percent, rate_per_second, time, time_or_dash, time_rate};
 
 /// The line that every comparison of two recordings ends with.
 const NO_CLAIM: &str = "One recording of each is no proof of better or worse: \

@@ -9,17 +9,13 @@ use quell_remedy::advice::Advised;
 use super::style::{BOLD, DIM, heading};
 use super::symbol;
 use super::table::{Table, say_how_many_more};
-use super::units::{count, percent, plural, time, time_or_dash};
+use super::units::{count, percent, plural, share_of, time, time_or_dash};
 
 /// Below this share of CPU time and of the time that passed there is nothing to win.
 const NOTICEABLE_SHARE: f64 = 0.01;
 
 /// The most functions and holders for each mechanism.
 const MAX_ROWS_EACH: usize = 3;
-
-fn share_of(ns: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { ns as f64 / of as f64 }
-}
 
 fn is_below_notice(a: &AccountSummary) -> bool {
     a.ceiling.cpu < NOTICEABLE_SHARE && a.ceiling.wall < NOTICEABLE_SHARE
@@ -87,14 +83,9 @@ pub(super) fn advised_text(out: &mut String, a: &AccountSummary, advice: &[Advis
             if (who.cpu_ns + who.blocked_ns) * 10 < m.cpu_ns + m.blocked_ns {
                 break;
             }
-            t.row(vec![
-                String::new(),
-                String::new(),
-                String::new(),
-                String::new(),
-                String::new(),
-                who_text(m, who),
-            ]);
+            let mut cells = vec![String::new(); 5];
+            cells.push(who_text(m, who));
+            t.row(cells);
         }
     }
     out.push_str(&t.text());

@@ -8,7 +8,7 @@ use quell_remedy::advice::Advised;
 
 use super::style::{BOLD, DIM, heading};
 use super::table::{Table, clean, say_how_many_more};
-use super::units::{count, percent, plural, time};
+use super::units::{count, percent, plural, rate_per_second, share_of, time};
 use super::{account, calls};
 
 /// The whole text. Each table has at most `top` rows, and says how many it leaves out.
@@ -50,22 +50,14 @@ pub(crate) fn advised_text(
 }
 
 fn write_totals(out: &mut String, s: &TallySummary) {
-    let rate = if s.duration_ns == 0 {
-        0
-    } else {
-        (s.shootdowns as f64 * 1e9 / s.duration_ns as f64).round() as u64
-    };
+    let rate = rate_per_second(s.shootdowns, s.duration_ns).round() as u64;
     let mut t = Table::new(&[">", "", ""]);
     t.row(vec![
         count(s.shootdowns),
         "shootdowns".into(),
         format!("{} a second, {}", count(rate), full_share_text(s)),
     ]);
-    let each = if s.shootdowns == 0 {
-        0.0
-    } else {
-        s.victims as f64 / s.shootdowns as f64
-    };
+    let each = share_of(s.victims, s.shootdowns);
     t.row(vec![
         count(s.victims),
         "victims".into(),
@@ -123,7 +115,7 @@ fn full_share_text(s: &TallySummary) -> String {
         return "none full".to_owned();
     }
     let ranged = s.shootdowns - s.full.min(s.shootdowns);
-    let full = format!("{} full", percent(s.full as f64 / s.shootdowns as f64));
+    let full = format!("{} full", percent(share_of(s.full, s.shootdowns)));
     match ranged {
         0 => full,
         n => format!(
@@ -228,7 +220,7 @@ fn write_stacks(out: &mut String, s: &TallySummary, top: usize) {
     // A stack takes many lines, so there are a third as many as rows of a table.
     let top = top.div_ceil(3);
     for stack in s.stacks.iter().take(top) {
-        let share = stack.shootdowns as f64 / s.shootdowns.max(1) as f64;
+        let share = share_of(stack.shootdowns, s.shootdowns);
         let _ = writeln!(
             out,
             "  {} ({}), {}",

@@ -1,16 +1,26 @@
 //! Numbers for people: 1,234,567; 12.3 µs; 650 MB; 12 %.
 
+use indicatif::HumanCount;
+
+/// A count or a time within a duration, as a rate per second; 0 where the duration is 0.
+pub(crate) fn rate_per_second(n: u64, duration_ns: u64) -> f64 {
+    if duration_ns == 0 {
+        return 0.0;
+    }
+    n as f64 * 1e9 / duration_ns as f64
+}
+
+/// A part as a share of the whole; 0 where that is 0.
+pub(crate) fn share_of(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    part as f64 / whole as f64
+}
+
 /// A count with commas.
 pub(crate) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
+    HumanCount(n).to_string()
 }
 
 /// A count in at most five characters: 999, 1.2k, 12.3M.
@@ -23,10 +33,10 @@ pub(crate) fn short(n: u64) -> String {
 
 /// A count within a duration as a rate per second, with a decimal where it is low.
 pub(crate) fn rate(n: u64, duration_ns: u64) -> String {
-    if n == 0 || duration_ns == 0 {
+    let rate = rate_per_second(n, duration_ns);
+    if rate == 0.0 {
         return "0".to_owned();
     }
-    let rate = n as f64 * 1e9 / duration_ns as f64;
     // An interval lasts some µs longer than intended.
     if rate >= 9.95 || (rate - rate.round()).abs() < rate * 0.02 && rate >= 0.5 {
         return count(rate.round() as u64);
@@ -39,10 +49,7 @@ pub(crate) fn rate(n: u64, duration_ns: u64) -> String {
 
 /// A time within a duration as a time per second.
 pub(crate) fn time_rate(ns: u64, duration_ns: u64) -> String {
-    if duration_ns == 0 {
-        return time(0);
-    }
-    time((ns as f64 * 1e9 / duration_ns as f64).round() as u64)
+    time(rate_per_second(ns, duration_ns).round() as u64)
 }
 
 /// A value with three digits and a unit.

@@ -1,7 +1,7 @@
 //! The matrix of culprit CPU by victim CPU, cut to the room that there is.
 
 use super::interval::LiveInterval;
-use crate::show::units::short;
+use crate::show::units::{rate_per_second, short};
 
 /// A cell with a number has five characters and a space.
 const NUMBER_CELL_CHARS: usize = 6;
@@ -37,6 +37,7 @@ pub(crate) struct HeatMap {
 /// numbers don't fit, shades stand for them.
 pub(crate) fn heat_map(interval: &LiveInterval, width: usize, height: usize) -> HeatMap {
     let all = &interval.online;
+    let ns = interval.duration_ns();
     let room = width.saturating_sub(LABEL_CHARS);
     let cell = if all.len() * NUMBER_CELL_CHARS <= room || room < 2 * NUMBER_CELL_CHARS {
         NUMBER_CELL_CHARS
@@ -64,7 +65,8 @@ pub(crate) fn heat_map(interval: &LiveInterval, width: usize, height: usize) -> 
                 text: match (cell, hits) {
                     (1, _) => CELL_SHADES[heat].to_string(),
                     (_, 0) => "·".to_owned(),
-                    _ => short(per_second(hits, interval.duration_ns())),
+                    // a hit that came is never shown as none
+                    _ => short(rate_per_second(hits.into(), ns).round().max(1.0) as u64),
                 },
                 heat,
                 alarm: hits > 0 && guarded(v),
@@ -88,14 +90,6 @@ pub(crate) fn heat_map(interval: &LiveInterval, width: usize, height: usize) -> 
         },
         victims: victims.iter().map(|&v| (v, guarded(v))).collect(),
     }
-}
-
-fn per_second(hits: u32, duration_ns: u64) -> u64 {
-    if duration_ns == 0 {
-        return 0;
-    }
-    // a hit that came is never shown as none
-    ((f64::from(hits) * 1e9 / duration_ns as f64).round() as u64).max(1)
 }
 
 /// The level grows with the logarithm, so that a CPU with a tenth of the hits is still visible.

@@ -10,6 +10,7 @@ use super::grid::{Grid, RowId, SortOrder};
 use super::interval::LiveInterval;
 use super::regions;
 use super::tables::TallyTables;
+use crate::show::units::rate_per_second;
 
 /// The sparklines have more points than any terminal is wide.
 const MAX_HISTORY_POINTS: usize = 1024;
@@ -65,14 +66,6 @@ pub(crate) enum KeyAction {
     Suspend,
 }
 
-/// One point of the sparklines, for one second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HistoryPoint {
-    pub(crate) shootdowns: u64,
-    pub(crate) wait_ns: u64,
-    pub(crate) stall_ns: u64,
-}
-
 /// The state of the view: an interval, and the user's choices.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewState {
@@ -81,7 +74,8 @@ pub(crate) struct ViewState {
     /// Whether all function calls are watched.
     pub(crate) ipi: bool,
     pub(crate) interval: LiveInterval,
-    pub(crate) history: VecDeque<HistoryPoint>,
+    /// The points of the three sparklines: shootdowns, wait in ns and stall in ns, each a second.
+    pub(crate) history: VecDeque<[u64; 3]>,
     pub(crate) paused: bool,
     pub(crate) help: bool,
     pub(crate) zoom: bool,
@@ -127,16 +121,10 @@ impl ViewState {
         if self.history.is_empty() && self.opened.is_none() && interval.summary.account.is_some() {
             self.focus = Pane::Time;
         }
-        let second = |n: u64| match interval.duration_ns() {
-            0 => 0,
-            ns => (n as f64 * 1e9 / ns as f64).round() as u64,
-        };
         let s = &interval.summary;
-        self.history.push_back(HistoryPoint {
-            shootdowns: second(s.shootdowns),
-            wait_ns: second(s.wait_ns.sum),
-            stall_ns: second(s.stall_ns.sum),
-        });
+        let point = [s.shootdowns, s.wait_ns.sum, s.stall_ns.sum];
+        let rate = |n| rate_per_second(n, interval.duration_ns()).round() as u64;
+        self.history.push_back(point.map(rate));
         if self.history.len() > MAX_HISTORY_POINTS {
             self.history.pop_front();
         }

@@ -61,13 +61,7 @@ pub(super) fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &ViewState, 
         ("wait", time_rate(s.wait_ns.sum, ns), of(&s.wait_ns)),
         ("stall", time_rate(s.stall_ns.sum, ns), of(&s.stall_ns)),
     ];
-    let points = &state.history;
-    let series: [Vec<u64>; 3] = [
-        points.iter().map(|p| p.shootdowns).collect(),
-        points.iter().map(|p| p.wait_ns).collect(),
-        points.iter().map(|p| p.stall_ns).collect(),
-    ];
-    for ((name, value, more), data) in figures.into_iter().zip(series) {
+    for (i, (name, value, more)) in figures.into_iter().enumerate() {
         let Some(row) = rows.next() else { return };
         let line = Line::from(vec![
             Span::raw(format!("{name:<10}{value:>9}/s  ")),
@@ -84,12 +78,11 @@ pub(super) fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &ViewState, 
             width,
             ..row
         };
-        let data = &data[data.len().saturating_sub(usize::from(width))..];
         // the newest point stands at the right edge
-        let pad = usize::from(width) - data.len();
-        let data: Vec<u64> = std::iter::repeat_n(0, pad)
-            .chain(data.iter().copied())
-            .collect();
+        let newest = state.history.iter().rev().map(|point| point[i]);
+        let padded = newest.chain(std::iter::repeat(0));
+        let mut data: Vec<u64> = padded.take(usize::from(width)).collect();
+        data.reverse();
         frame.render_widget(
             Sparkline::default()
                 .data(data)
