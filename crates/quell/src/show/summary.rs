@@ -135,6 +135,16 @@ fn quantiles_text(q: &Quantiles) -> String {
     )
 }
 
+/// As [`quantiles_text`], for where there is less room.
+pub(crate) fn short_quantiles_text(q: &Quantiles) -> String {
+    format!(
+        "p50 {}, p99 {}, max {}",
+        time(q.p50),
+        time(q.p99),
+        time(q.max)
+    )
+}
+
 fn write_culprits(out: &mut String, s: &TallySummary, top: usize) {
     heading(out, "Who: culprits");
     let mut t = Table::new(&[">shootdowns", ">victims", ">wait", ">pid", "name"]);
@@ -266,10 +276,14 @@ fn time_or_untimed(s: &TallySummary, ns: u64) -> String {
     }
 }
 
-/// The note for a summary in which not all shootdowns were timed.
-pub(crate) fn untimed_note(s: &TallySummary) -> Option<String> {
-    s.timed_one_in()
-        .map(|every| format!("times are of one shootdown in {every:.1}, counts are of all"))
+/// The notes for a summary in which not all victims were seen, or not all shootdowns timed.
+pub(crate) fn missing_notes(s: &TallySummary) -> Vec<String> {
+    let victims = plural(s.unseen, "victim");
+    let unseen = format!("{victims} counted but not seen in their handler");
+    let timed = |every| format!("times are of one shootdown in {every:.1}, counts are of all");
+    let mut notes = Vec::from_iter((s.unseen > 0).then_some(unseen));
+    notes.extend(s.timed_one_in().map(timed));
+    notes
 }
 
 fn write_footer(out: &mut String, s: &TallySummary) {
@@ -281,13 +295,7 @@ fn write_footer(out: &mut String, s: &TallySummary) {
     if s.lost_stacks > 0 {
         notes.push(format!("{} not kept", plural(s.lost_stacks, "stack")));
     }
-    if s.unseen > 0 {
-        notes.push(format!(
-            "{} counted but not seen in their handler",
-            plural(s.unseen, "victim")
-        ));
-    }
-    notes.extend(untimed_note(s));
+    notes.extend(missing_notes(s));
     if s.self_shootdowns > 0 {
         notes.push(format!(
             "{} of quell itself not counted",

@@ -19,37 +19,30 @@ impl RowFilter {
         self.text.is_empty()
     }
 
-    fn is_in(&self, text: &str) -> bool {
-        text.to_lowercase().contains(&self.text)
-    }
-
     /// Does a culprit pass, by its name, its number, or its cause?
     pub(crate) fn passes_culprit(&self, c: &CulpritTally) -> bool {
-        self.is_empty()
-            || self.is_in(&c.comm)
-            || self.is_in(&c.pid.to_string())
-            || self.is_in(c.cause.name())
-            || c.detail.as_deref().is_some_and(|d| self.is_in(d))
+        self.passes_named(&c.comm, c.pid) || self.passes_cause(c)
     }
 
     /// Does a victim pass, by its name or its number? Its causes are not counted, so they can't select it.
     pub(crate) fn passes_victim(&self, v: &VictimTally) -> bool {
-        self.is_empty() || self.is_in(&v.comm) || self.is_in(&v.pid.to_string())
+        self.passes_named(&v.comm, v.pid)
     }
 
     /// Does a cause of one process pass?
     pub(crate) fn passes_cause(&self, c: &CulpritTally) -> bool {
-        self.passes_text(c.cause.name()) || c.detail.as_deref().is_some_and(|d| self.is_in(d))
+        let detail = c.detail.as_deref();
+        self.passes_text(c.cause.name()) || detail.is_some_and(|d| self.passes_text(d))
     }
 
     /// Does a named process or thread pass, by its name or its number?
     pub(crate) fn passes_named(&self, comm: &str, id: u32) -> bool {
-        self.passes_text(comm) || self.is_in(&id.to_string())
+        self.passes_text(comm) || self.passes_text(&id.to_string())
     }
 
     /// Does any other text pass?
     pub(crate) fn passes_text(&self, text: &str) -> bool {
-        self.is_empty() || self.is_in(text)
+        text.to_lowercase().contains(&self.text)
     }
 
     /// The counts that pass. Culprits and causes are both sums over these, so that they agree.

@@ -33,6 +33,27 @@ pub(crate) struct HeatMap {
     pub(crate) note: String,
 }
 
+impl HeatMap {
+    /// How many characters the text of a cell has, and the gap before it.
+    pub(crate) fn cell_layout(&self) -> (usize, &'static str) {
+        let gap = if self.width > 1 { " " } else { "" };
+        (self.width.saturating_sub(1).max(1), gap)
+    }
+
+    /// The text over the cells of a victim's CPU.
+    pub(crate) fn victim_name(&self, cpu: u32, guarded: bool) -> String {
+        let (chars, _) = self.cell_layout();
+        let name = match (chars, guarded) {
+            // a cell of one character shows the last digit, like the ruler of a text editor
+            (1, true) => "!".to_owned(),
+            (1, false) => (cpu % 10).to_string(),
+            (_, true) => format!("!{cpu}"),
+            (_, false) => cpu.to_string(),
+        };
+        format!("{name:>chars$}")
+    }
+}
+
 /// Fits the matrix into a room of so many characters and rows of cells. Where not all CPUs fit, the busiest are shown; where
 /// numbers don't fit, shades stand for them.
 pub(crate) fn heat_map(interval: &LiveInterval, width: usize, height: usize) -> HeatMap {

@@ -13,8 +13,9 @@ use super::regions;
 use super::tables::TallyTables;
 use crate::show;
 use crate::show::style::{BOLD, DIM, heading};
+use crate::show::summary::{missing_notes, short_quantiles_text};
 use crate::show::table::{Table, plain};
-use crate::show::units::{count, plural, rate, time, time_rate};
+use crate::show::units::{count, rate, time, time_rate};
 
 const ALARM_STYLE: Style = Style::new()
     .bold()
@@ -65,12 +66,7 @@ pub(crate) fn interval_text(
         t.row(vec![
             name.into(),
             format!("{}/s", time_rate(q.sum, ns)),
-            format!(
-                "p50 {}, p99 {}, max {}",
-                time(q.p50),
-                time(q.p99),
-                time(q.max)
-            ),
+            short_quantiles_text(q),
         ]);
     }
     out.push_str(t.text().trim_start_matches('\n'));
@@ -110,13 +106,7 @@ pub(crate) fn interval_text(
         write_table(&mut out, &close_up.stack_grid(&none), MAX_FRAME_ROWS);
     }
     let mut notes = vec![format!("lost {}", count(s.lost))];
-    if s.unseen > 0 {
-        notes.push(format!(
-            "{} counted but not seen in their handler",
-            plural(s.unseen, "victim")
-        ));
-    }
-    notes.extend(show::summary::untimed_note(s));
+    notes.extend(missing_notes(s));
     notes.push(format!("quell used {} of CPU time so far", time(s.self_ns)));
     let _ = writeln!(out, "\n{DIM}{}{DIM:#}\n", notes.join("; "));
     out
@@ -159,17 +149,10 @@ fn write_matrix(out: &mut String, interval: &LiveInterval, top: usize) {
         out,
         "\n{BOLD}Hits/s from CPU ↓ at CPU →{BOLD:#} {DIM}whole machine{note}{DIM:#}"
     );
-    let width = heat.width.saturating_sub(1).max(1);
-    let gap = if heat.width > 1 { " " } else { "" };
+    let (chars, gap) = heat.cell_layout();
     let _ = write!(out, "{:LABEL_CHARS$}", "");
     for &(cpu, guarded) in &heat.victims {
-        let name = match (width, guarded) {
-            (1, true) => "!".to_owned(),
-            (1, false) => (cpu % 10).to_string(),
-            (_, true) => format!("!{cpu}"),
-            (_, false) => cpu.to_string(),
-        };
-        let _ = write!(out, "{gap}{name:>width$}");
+        let _ = write!(out, "{gap}{}", heat.victim_name(cpu, guarded));
     }
     out.push('\n');
     for (cpu, cells) in &heat.rows {
@@ -180,7 +163,7 @@ fn write_matrix(out: &mut String, interval: &LiveInterval, top: usize) {
             } else {
                 Style::new()
             };
-            let _ = write!(out, "{gap}{style}{:>width$}{style:#}", cell.text);
+            let _ = write!(out, "{gap}{style}{:>chars$}{style:#}", cell.text);
         }
         out.push('\n');
     }

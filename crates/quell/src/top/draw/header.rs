@@ -8,6 +8,7 @@ use ratatui::widgets::Sparkline;
 
 use super::style::ScreenStyle;
 use crate::show::account::account_headline;
+use crate::show::summary::short_quantiles_text;
 use crate::show::units::{count, plural, rate, time, time_rate};
 use crate::top::state::ViewState;
 
@@ -43,14 +44,6 @@ pub(super) fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &ViewState, 
     }
     let s = &state.interval.summary;
     let ns = s.duration_ns;
-    let of = |q: &quell_event::tally_summary::Quantiles| {
-        format!(
-            "p50 {}, p99 {}, max {}",
-            time(q.p50),
-            time(q.p99),
-            time(q.max)
-        )
-    };
     let each = s.victims as f64 / s.shootdowns.max(1) as f64;
     let figures = [
         (
@@ -58,8 +51,16 @@ pub(super) fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &ViewState, 
             rate(s.shootdowns, ns),
             format!("{} victims, {each:.2} each", rate(s.victims, ns)),
         ),
-        ("wait", time_rate(s.wait_ns.sum, ns), of(&s.wait_ns)),
-        ("stall", time_rate(s.stall_ns.sum, ns), of(&s.stall_ns)),
+        (
+            "wait",
+            time_rate(s.wait_ns.sum, ns),
+            short_quantiles_text(&s.wait_ns),
+        ),
+        (
+            "stall",
+            time_rate(s.stall_ns.sum, ns),
+            short_quantiles_text(&s.stall_ns),
+        ),
     ];
     for (i, (name, value, more)) in figures.into_iter().enumerate() {
         let Some(row) = rows.next() else { return };

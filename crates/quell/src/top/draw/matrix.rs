@@ -2,7 +2,6 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::style::ScreenStyle;
@@ -16,6 +15,7 @@ pub(super) fn draw_matrix(frame: &mut Frame<'_>, area: Rect, state: &ViewState, 
         usize::from(area.width),
         usize::from(area.height.saturating_sub(2)),
     );
+    let (chars, gap) = heat.cell_layout();
     let mut rows = area.rows();
     let mark = if focus { "▸ " } else { "  " };
     if let Some(row) = rows.next() {
@@ -30,7 +30,18 @@ pub(super) fn draw_matrix(frame: &mut Frame<'_>, area: Rect, state: &ViewState, 
         frame.render_widget(Line::from(spans), row);
     }
     if let Some(row) = rows.next() {
-        frame.render_widget(victim_header(&heat.victims, heat.width, state, look), row);
+        let mut spans = vec![Span::raw(" ".repeat(LABEL_CHARS))];
+        for &(cpu, guarded) in &heat.victims {
+            let hit = state.interval.alarm.as_ref().is_some_and(|a| a.is_hit(cpu));
+            let style = match (hit, guarded) {
+                (true, _) => look.alarm_style(),
+                (_, true) => look.title_style(true),
+                _ => look.dim_style(),
+            };
+            spans.push(Span::raw(gap));
+            spans.push(Span::styled(heat.victim_name(cpu, guarded), style));
+        }
+        frame.render_widget(Line::from(spans), row);
     }
     for ((cpu, cells), row) in heat.rows.iter().zip(rows) {
         let mut spans = vec![Span::styled(
@@ -43,48 +54,9 @@ pub(super) fn draw_matrix(frame: &mut Frame<'_>, area: Rect, state: &ViewState, 
             } else {
                 look.heat_style(cell.heat)
             };
-            let text = format!(
-                "{:>width$}",
-                cell.text,
-                width = heat.width.saturating_sub(1).max(1)
-            );
-            if heat.width > 1 {
-                spans.push(Span::raw(" "));
-            }
-            spans.push(Span::styled(text, style));
+            spans.push(Span::raw(gap));
+            spans.push(Span::styled(format!("{:>chars$}", cell.text), style));
         }
         frame.render_widget(Line::from(spans), row);
     }
-}
-
-fn victim_header(
-    victims: &[(u32, bool)],
-    width: usize,
-    state: &ViewState,
-    look: ScreenStyle,
-) -> Line<'static> {
-    let mut spans = vec![Span::raw(" ".repeat(LABEL_CHARS))];
-    for &(cpu, guarded) in victims {
-        let hit = state.interval.alarm.as_ref().is_some_and(|a| a.is_hit(cpu));
-        let style = match (hit, guarded) {
-            (true, _) => look.alarm_style(),
-            (_, true) => look.title_style(true),
-            _ => look.dim_style(),
-        };
-        // a cell of one character shows the last digit, like the ruler of a text editor
-        let text = match (width, guarded) {
-            (1, true) => "!".to_owned(),
-            (1, false) => (cpu % 10).to_string(),
-            (_, true) => format!("!{cpu}"),
-            (_, false) => cpu.to_string(),
-        };
-        if width > 1 {
-            let text = format!("{text:>width$}", width = width - 1);
-            spans.push(Span::styled(" ", Style::new()));
-            spans.push(Span::styled(text, style));
-        } else {
-            spans.push(Span::styled(text, style));
-        }
-    }
-    Line::from(spans)
 }
