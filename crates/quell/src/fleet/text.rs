@@ -6,6 +6,7 @@ use quell_fleet::{Question, QuestionAnswer, day};
 use serde_json::Value;
 
 use super::FleetAnswers;
+use crate::show::lines::write_frames;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, percent, plural, time};
@@ -138,15 +139,7 @@ fn write_stacks(out: &mut String, answer: &QuestionAnswer, top: usize) {
             time(number("stall_ns")),
             plural(number("hosts"), "host"),
         );
-        let lines: Vec<&str> = of("stack").as_str().unwrap_or_default().lines().collect();
-        // A function that calls itself is one line.
-        for same in lines.chunk_by(|a, b| a == b) {
-            let times = match same.len() {
-                1 => String::new(),
-                n => format!("  {n} times"),
-            };
-            let _ = writeln!(out, "      {}{times}", plain(same[0]));
-        }
+        write_frames(out, of("stack").as_str().unwrap_or_default().lines());
     }
 }
 

@@ -46,6 +46,18 @@ pub(crate) fn bullet_list(title: &str, notes: &[String]) -> String {
     out
 }
 
+/// Adds the frames of a stack, a line each. A function that calls itself is one line.
+pub(crate) fn write_frames<'a>(out: &mut String, frames: impl Iterator<Item = &'a str>) {
+    let frames: Vec<&str> = frames.collect();
+    for same in frames.chunk_by(|a, b| a == b) {
+        let times = match same.len() {
+            1 => String::new(),
+            n => format!("  {n} times"),
+        };
+        let _ = writeln!(out, "      {}{times}", clean_text(same[0]));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

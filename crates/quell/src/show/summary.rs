@@ -6,8 +6,9 @@ use quell_event::tally_summary::Quantiles;
 use quell_event::{CROWDED_NAME, TallySummary};
 use quell_remedy::advice::Advised;
 
+use super::lines::write_frames;
 use super::style::{BOLD, DIM, heading};
-use super::table::{Table, clean, say_how_many_more};
+use super::table::{Table, say_how_many_more};
 use super::units::{count, percent, plural, rate_per_second, share_of, time};
 use super::{account, calls};
 
@@ -238,15 +239,7 @@ fn write_stacks(out: &mut String, s: &TallySummary, top: usize) {
             percent(share),
             stack.cause
         );
-        // A function that calls itself is one line.
-        let lines: Vec<&str> = stack.lines().collect();
-        for same in lines.chunk_by(|a, b| a == b) {
-            let times = match same.len() {
-                1 => String::new(),
-                n => format!("  {n} times"),
-            };
-            let _ = writeln!(out, "      {}{times}", clean(same[0]));
-        }
+        write_frames(out, stack.lines());
     }
     say_how_many_more(out, s.stacks.len(), top);
 }
