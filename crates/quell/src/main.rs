@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(err) => return cmd::print_usage_error(&err),
     };
-    match cmd::dispatch(cli) {
+    match cmd::run_verb(cli) {
         Ok(code) => code,
         Err(err) => cmd::complain(&err),
     }

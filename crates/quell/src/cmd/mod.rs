@@ -30,7 +30,7 @@ mod top;
 mod version;
 
 /// Runs the verb of a command line.
-pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_verb(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.color {
         Color::Auto => {}
         Color::Always => anstream::ColorChoice::Always.write_global(),

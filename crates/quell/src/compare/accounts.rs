@@ -17,7 +17,7 @@ pub(crate) struct MechanismTime {
 }
 
 impl MechanismTime {
-    fn of(row: &MechanismRow) -> Self {
+    fn of_row(row: &MechanismRow) -> Self {
         Self {
             cpu_ns: row.cpu_ns,
             ci95: row.ci95,
@@ -71,7 +71,7 @@ impl<'a> ComparedAccounts<'a> {
         let mut rows: BTreeMap<Mechanism, [MechanismTime; 2]> = BTreeMap::new();
         for (side, account) in [a, b].into_iter().enumerate() {
             for row in &account.mechanisms {
-                rows.entry(row.mechanism).or_default()[side] = MechanismTime::of(row);
+                rows.entry(row.mechanism).or_default()[side] = MechanismTime::of_row(row);
             }
         }
         let spent = |(mechanism, [a, b]): (Mechanism, [MechanismTime; 2])| ComparedMechanism {

@@ -9,7 +9,7 @@ use super::{Amount, Comparison};
 
 /// Names with their shootdowns, for every kind of row.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Made {
+pub(super) struct MadeSide {
     pub(super) duration_ns: u64,
     pub(super) causes: Vec<(&'static str, u64)>,
     pub(super) culprits: Vec<(&'static str, u64)>,
@@ -18,9 +18,9 @@ pub(super) struct Made {
     pub(super) stacks: Vec<(&'static [&'static str], u64)>,
 }
 
-impl Made {
+impl MadeSide {
     /// Each shootdown has one victim, 3 µs of wait and 400 ns of stall.
-    pub(super) fn side(&self) -> TraceSide {
+    pub(super) fn to_trace_side(&self) -> TraceSide {
         let n: u64 = self.causes.iter().map(|c| c.1).sum();
         let spread = |each: u64| Quantiles {
             sum: n * each,
@@ -122,7 +122,7 @@ pub(crate) fn account(cpu_ms: u64, rows: &[(Mechanism, u64, u64)]) -> AccountSum
 
 /// A program before a plan and after it, which halved its time.
 pub(super) fn before_and_after() -> Comparison {
-    let before = Made {
+    let before = MadeSide {
         duration_ns: 10_000_000_000,
         causes: vec![
             ("madvise.dontneed", 90_000),
@@ -146,7 +146,7 @@ pub(super) fn before_and_after() -> Comparison {
             ),
         ],
     };
-    let after = Made {
+    let after = MadeSide {
         duration_ns: 5_000_000_000,
         causes: vec![("munmap", 1_000), ("cow", 100), ("mprotect", 7)],
         culprits: vec![("python3", 1_000), ("make", 107)],
@@ -157,7 +157,7 @@ pub(super) fn before_and_after() -> Comparison {
             1_000,
         )],
     };
-    let mut a = before.side();
+    let mut a = before.to_trace_side();
     a.summary.account = Some(account(
         4_000,
         &[
@@ -167,12 +167,12 @@ pub(super) fn before_and_after() -> Comparison {
             (Mechanism::LockMmap, 5, 700),
         ],
     ));
-    let mut b = after.side();
+    let mut b = after.to_trace_side();
     b.path = "after.quell".into();
     b.summary.lost = 12;
     b.summary.account = Some(account(
         3_000,
         &[(Mechanism::FaultAnon, 200, 0), (Mechanism::Unmap, 97, 0)],
     ));
-    Comparison::of(a, b.with_losses())
+    Comparison::of_sides(a, b.with_losses())
 }

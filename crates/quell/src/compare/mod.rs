@@ -45,10 +45,10 @@ impl Comparison {
     ///
     /// One of the folders has no trace, or it can't be read.
     pub(crate) fn open(a: &Path, b: &Path) -> anyhow::Result<Self> {
-        Ok(Self::of(TraceSide::open(a)?, TraceSide::open(b)?))
+        Ok(Self::of_sides(TraceSide::open(a)?, TraceSide::open(b)?))
     }
 
-    pub(crate) fn of(a: TraceSide, b: TraceSide) -> Self {
+    pub(crate) fn of_sides(a: TraceSide, b: TraceSide) -> Self {
         let durations = (a.summary.duration_ns, b.summary.duration_ns);
         Self {
             total: ComparedRow::new((), Some(a.total_amount()), Some(b.total_amount())),

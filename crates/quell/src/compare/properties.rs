@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::change::{ComparedRow, Presence};
-use super::fixture::Made;
+use super::fixture::MadeSide;
 use super::{Comparison, comparison_text};
 
 const ROW_NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -14,7 +14,7 @@ fn any_named_counts() -> impl Strategy<Value = Vec<(&'static str, u64)>> {
     prop::collection::vec(one, 0..6)
 }
 
-fn any_made_side() -> impl Strategy<Value = Made> {
+fn any_made_side() -> impl Strategy<Value = MadeSide> {
     let stacks = prop::collection::vec(
         (prop::sample::select(&STACK_FRAMES[..]), 0u64..1_000_000),
         0..4,
@@ -28,7 +28,7 @@ fn any_made_side() -> impl Strategy<Value = Made> {
         stacks,
     );
     parts.prop_map(
-        |(duration_ns, causes, culprits, threads, regions, stacks)| Made {
+        |(duration_ns, causes, culprits, threads, regions, stacks)| MadeSide {
             duration_ns,
             causes,
             culprits,
@@ -57,8 +57,8 @@ fn mirrored_rows<K: Clone>(rows: &[ComparedRow<K>]) -> Vec<ComparedRow<K>> {
 proptest! {
     /// Check that a trace compared with itself has not changed in anything.
     #[test]
-    fn same(made in any_made_side()) {
-        let c = Comparison::of(made.side(), made.side());
+    fn same_traces_have_no_change(made in any_made_side()) {
+        let c = Comparison::of_sides(made.to_trace_side(), made.to_trace_side());
         let tables = [&c.causes, &c.culprits, &c.threads, &c.regions];
         for row in tables.into_iter().flatten() {
             prop_assert_eq!(row.a, row.b);
@@ -74,9 +74,9 @@ proptest! {
 
     /// Check that swapping the sides mirrors every row, in the same order, and that sums over rows stay.
     #[test]
-    fn mirror(a in any_made_side(), b in any_made_side()) {
-        let there = Comparison::of(a.side(), b.side());
-        let back = Comparison::of(b.side(), a.side());
+    fn swapped_sides_mirror_rows(a in any_made_side(), b in any_made_side()) {
+        let there = Comparison::of_sides(a.to_trace_side(), b.to_trace_side());
+        let back = Comparison::of_sides(b.to_trace_side(), a.to_trace_side());
         prop_assert_eq!(mirrored_rows(&there.causes), back.causes.clone());
         prop_assert_eq!(mirrored_rows(&there.culprits), back.culprits);
         prop_assert_eq!(mirrored_rows(&there.threads), back.threads);

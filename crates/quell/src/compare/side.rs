@@ -48,7 +48,7 @@ impl TraceSide {
                 ..Amount::default()
             };
             // A stack without frames names no code.
-            let frames = code.stack(number).map(stable_frames);
+            let frames = code.stack_by_number(number).map(stable_frames);
             if let Some(frames) = frames.filter(|f| !f.is_empty()) {
                 stacks.entry(frames).or_default().add(&amount);
             }

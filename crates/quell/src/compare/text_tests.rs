@@ -5,14 +5,14 @@ use anstream::adapter::strip_str;
 use super::fixture::before_and_after;
 use super::{Comparison, comparison_json, comparison_text};
 
-fn said(c: &Comparison, top: usize) -> String {
+fn plain_text_of(c: &Comparison, top: usize) -> String {
     strip_str(&comparison_text(c, top)).to_string()
 }
 
 /// Check the whole text: changes, vanished and new names, rows that are left out, and notes on missing data.
 #[test]
-fn whole() {
-    insta::assert_snapshot!(said(&before_and_after(), 2), @r"
+fn whole_text() {
+    insta::assert_snapshot!(plain_text_of(&before_and_after(), 2), @r"
     A  t.quell, 'program': where its time goes (raw_tp, 10.0 s)
     B  after.quell, 'program': where its time goes (raw_tp, 5.00 s)
 
@@ -80,11 +80,11 @@ fn whole() {
 #[test]
 fn unlike_traces_are_told() {
     let Comparison { a, mut b, .. } = before_and_after();
-    assert!(Comparison::of(a.clone(), a.clone()).notes.is_empty());
+    assert!(Comparison::of_sides(a.clone(), a.clone()).notes.is_empty());
     b.summary.backend = "fentry".into();
     b.scope = "of everything".into();
     b.sampled = "100".into();
-    let notes = Comparison::of(a, b).notes.join("\n");
+    let notes = Comparison::of_sides(a, b).notes.join("\n");
     for part in [
         "backend (raw_tp, fentry)",
         "scope (the command, of everything)",
@@ -97,7 +97,7 @@ fn unlike_traces_are_told() {
 
 /// Check the keys of the object, which scripts rely on.
 #[test]
-fn object() {
+fn whole_object() {
     let text = comparison_json(&before_and_after());
     let object: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(object["schema"], "quell/compare/1");

@@ -43,8 +43,8 @@ pub(crate) fn trace_evidence(
     let Some(pid) = pid else {
         return Ok((evidence, notes));
     };
-    let rows = sum.tally();
-    let process = code.process(pid);
+    let rows = sum.tally_of_rows();
+    let process = code.process_by_pid(pid);
     let culprit = rows.culprits.iter().any(|c| c.pid == pid);
     let victim = rows.victims.iter().any(|v| v.pid == pid);
     let now = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
@@ -61,7 +61,7 @@ pub(crate) fn trace_evidence(
         return Ok((evidence, notes));
     }
     evidence.process_shootdowns = Some(process_shootdowns(&rows, pid));
-    evidence.process_callers = Some(Places::new(&sum, &code).sources(Some(pid)));
+    evidence.process_callers = Some(Places::new(&sum, &code).shootdown_sources(Some(pid)));
     Ok((evidence, notes))
 }
 

@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn traces(days: &[u64]) -> Vec<FoundTrace> {
+    fn traces_of_days(days: &[u64]) -> Vec<FoundTrace> {
         let found = |day: &u64| FoundTrace {
             dir: "t".into(),
             meta: TraceMeta {
@@ -102,7 +102,7 @@ mod tests {
         days.iter().map(found).collect()
     }
 
-    fn periods(choice: &TraceChoice) -> Vec<(u64, u64)> {
+    fn days_of_periods(choice: &TraceChoice) -> Vec<(u64, u64)> {
         let of = |(t, p): &(FoundTrace, u64)| (t.meta.start_wall_ns / DAY_NS, *p);
         choice.traces.iter().map(of).collect()
     }
@@ -110,9 +110,9 @@ mod tests {
     /// Check that weeks are counted back from the newest trace, and that no trace is left out without `--since`.
     #[test]
     fn periods_go_back() {
-        let all = choose_traces(traces(&[1, 94, 100, 86, 87, 93]), None, false);
+        let all = choose_traces(traces_of_days(&[1, 94, 100, 86, 87, 93]), None, false);
         assert_eq!(
-            periods(&all),
+            days_of_periods(&all),
             [(1, 14), (94, 0), (100, 0), (86, 2), (87, 1), (93, 1)]
         );
         assert_eq!(all.host_count(), 6);
@@ -122,7 +122,7 @@ mod tests {
     /// Check that traces of a host whose clock is far ahead are taken out, and no others.
     #[test]
     fn the_future_is_taken_out() {
-        let mut all = traces(&[99, 130, 100, 101, 102]);
+        let mut all = traces_of_days(&[99, 130, 100, 101, 102]);
         let out = of_the_future(&mut all, 100 * DAY_NS);
         let days = |of: &[FoundTrace]| -> Vec<u64> {
             of.iter().map(|t| t.meta.start_wall_ns / DAY_NS).collect()
@@ -136,16 +136,24 @@ mod tests {
     /// Check that `--since` leaves older traces out, but keeps those of the period before where the two are compared.
     #[test]
     fn since_is_kept() {
-        let three = choose_traces(traces(&[94, 97, 98, 100]), Some(Since::Days(3)), false);
-        assert_eq!(periods(&three), [(98, 0), (100, 0)]);
-        let six = choose_traces(traces(&[94, 95, 97, 98, 100]), Some(Since::Days(3)), true);
-        assert_eq!(periods(&six), [(95, 1), (97, 1), (98, 0), (100, 0)]);
+        let three = choose_traces(
+            traces_of_days(&[94, 97, 98, 100]),
+            Some(Since::Days(3)),
+            false,
+        );
+        assert_eq!(days_of_periods(&three), [(98, 0), (100, 0)]);
+        let six = choose_traces(
+            traces_of_days(&[94, 95, 97, 98, 100]),
+            Some(Since::Days(3)),
+            true,
+        );
+        assert_eq!(days_of_periods(&six), [(95, 1), (97, 1), (98, 0), (100, 0)]);
         let dates = choose_traces(
-            traces(&[94, 97, 98, 100]),
+            traces_of_days(&[94, 97, 98, 100]),
             Some(Since::Dates(97, Some(98))),
             false,
         );
-        assert_eq!(periods(&dates), [(97, 0), (98, 0)]);
+        assert_eq!(days_of_periods(&dates), [(97, 0), (98, 0)]);
         assert!(choose_traces(Vec::new(), None, false).traces.is_empty());
     }
 }

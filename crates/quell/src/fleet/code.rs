@@ -37,7 +37,7 @@ pub(super) fn flatten_trace(trace: &Trace, number: u64) -> anyhow::Result<FlatTr
     let wrong = flaw_of(trace, garbled + stacks.garbled, stacks.rows.is_empty());
     let mut flat = FlatTrace {
         wrong,
-        ..flatten(seen, stacks.rows.into_values(), number)
+        ..flatten_code(seen, stacks.rows.into_values(), number)
     };
     if let Some(tally) = trace.read_tally()? {
         flat.account = account::account_rows(&tally, &flat.processes, number);
@@ -67,7 +67,7 @@ fn flaw_of(trace: &Trace, garbled: u64, no_stacks: bool) -> Option<(&'static str
 
 /// Makes the rows. A process that executes another program gets a row for each, so that its shootdowns count for the right
 /// one by their time.
-fn flatten(
+fn flatten_code(
     seen: Vec<TracedProcess>,
     stacks: impl IntoIterator<Item = TracedStack>,
     number: u64,
@@ -100,7 +100,7 @@ fn flatten(
         seen.iter().map(|p| (p.pid, mapped_allocators(p))).collect();
     let code = Code::new(seen, stacks);
     out.stacks = code
-        .stacks()
+        .all_stacks()
         .map(|s| stack_row(s, &code, &allocators, number))
         .collect();
     out.stacks.sort_by_key(|s| s.stack);
@@ -156,7 +156,7 @@ fn stack_row(
     allocators: &HashMap<u32, Vec<FoundSoftware>>,
     number: u64,
 ) -> CallStackRow {
-    let caller = code.caller(stack.id.cast_signed());
+    let caller = code.calling_frame(stack.id.cast_signed());
     let mut found = stack
         .pid
         .and_then(|pid| allocators.get(&pid))
@@ -227,7 +227,7 @@ mod tests {
             ),
             process(400, "", "", &[]),
         ];
-        let rows = flatten(seen, [], 5).processes;
+        let rows = flatten_code(seen, [], 5).processes;
         let of = |r: &ProcessRow| {
             (
                 r.from_ns,
@@ -248,7 +248,7 @@ mod tests {
                 row(300, i64::MAX, "app", "bb", "jemalloc")
             ]
         );
-        let kernel = flatten(
+        let kernel = flatten_code(
             vec![TracedProcess {
                 pid: 2,
                 comm: "kswapd0".to_owned(),
@@ -295,7 +295,7 @@ mod tests {
             kernel,
         ];
         let seen = vec![process(0, "/opt/app", "bb", &[libc])];
-        let rows = flatten(seen, stacks, 0).stacks;
+        let rows = flatten_code(seen, stacks, 0).stacks;
         let askers: Vec<_> = rows.iter().map(|r| &*r.asker).collect();
         assert_eq!(askers, ["jemalloc", "own calls", "glibc malloc", ""]);
         assert_eq!(

@@ -106,7 +106,7 @@ fn cell_text(column: &str, value: &Value) -> String {
             n.as_f64().map_or_else(|| n.to_string(), percent)
         }
         Value::Number(n) if column.ends_with("per_s") => {
-            n.as_f64().map_or_else(|| n.to_string(), rate)
+            n.as_f64().map_or_else(|| n.to_string(), rate_text)
         }
         Value::Number(n) => n.as_u64().map_or_else(|| n.to_string(), count),
         _ => "-".to_owned(),
@@ -114,7 +114,7 @@ fn cell_text(column: &str, value: &Value) -> String {
 }
 
 /// A rate per second, with a decimal where it is low.
-fn rate(n: f64) -> String {
+fn rate_text(n: f64) -> String {
     match n {
         0.0 => "0".to_owned(),
         n if n < 0.05 => "<0.1".to_owned(),
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::fleet::choose_traces;
 
-    fn shown(question: &str, columns: &[&str], rows: Vec<Vec<Value>>, top: usize) -> String {
+    fn answer_text(question: &str, columns: &[&str], rows: Vec<Vec<Value>>, top: usize) -> String {
         let answers = [QuestionAnswer {
             question: question.to_owned(),
             took_ns: 1,
@@ -206,7 +206,7 @@ mod tests {
                 json!(""),
             ],
         ];
-        insta::assert_snapshot!(shown("changes", &columns, rows, 2), @r"
+        insta::assert_snapshot!(answer_text("changes", &columns, rows, 2), @r"
         0 traces of 0 hosts (1970-01-01 to 1970-01-01, 0 ns traced)
 
         What changed: the last period against the one before
@@ -227,7 +227,7 @@ mod tests {
             json!(0.153),
             json!("lock.mmap"),
         ];
-        insta::assert_snapshot!(shown("time-hosts", &columns, vec![row], 2), @r"
+        insta::assert_snapshot!(answer_text("time-hosts", &columns, vec![row], 2), @r"
         0 traces of 0 hosts (1970-01-01 to 1970-01-01, 0 ns traced)
 
         Hosts by CPU time in memory management per traced second
@@ -257,7 +257,7 @@ mod tests {
             json!(300),
             json!(3),
         ];
-        insta::assert_snapshot!(shown("stacks", &columns, vec![row], 10), @r"
+        insta::assert_snapshot!(answer_text("stacks", &columns, vec![row], 10), @r"
         0 traces of 0 hosts (1970-01-01 to 1970-01-01, 0 ns traced)
 
         Code that asks for the most
@@ -266,7 +266,7 @@ mod tests {
               walk  2 times
               main
         ");
-        insta::assert_snapshot!(shown("hosts", &["host"], Vec::new(), 10), @r"
+        insta::assert_snapshot!(answer_text("hosts", &["host"], Vec::new(), 10), @r"
         0 traces of 0 hosts (1970-01-01 to 1970-01-01, 0 ns traced)
 
         Hosts by shootdowns per traced second

@@ -18,8 +18,8 @@ pub(super) fn advise_on_trace(
         .read_account()
         .map(|(costs, _)| costs)
         .unwrap_or_default();
-    let files = mapped_files(code.processes());
-    let stack = |id: u32| code.stack(id.cast_signed());
+    let files = mapped_files(code.watched_processes());
+    let stack = |id: u32| code.stack_by_number(id.cast_signed());
     let scene = Scene::new(account, duration_ns, &costs, &stack, files);
     advise(&scene)
 }

@@ -121,7 +121,7 @@ impl Aggregate {
             thread.name = name(row.comm);
             thread.shootdowns += 1;
             thread.wait_ns += row.wait_ns;
-            *self.places.entry(Place::of(row, mappings)).or_default() += 1;
+            *self.places.entry(Place::of_row(row, mappings)).or_default() += 1;
             self.wait.record(row.wait_ns);
             if self.first_ns == 0 {
                 (self.first_ns, self.first_part) = (row.t_ns, part);
@@ -187,7 +187,7 @@ impl Aggregate {
     }
 
     /// The counts by the rows alone, for a trace in which the probe's own counts are missing or not the latest.
-    pub(crate) fn tally(&self) -> Tally {
+    pub(crate) fn tally_of_rows(&self) -> Tally {
         let mut culprits: Vec<_> = self
             .culprits
             .iter()
@@ -227,7 +227,7 @@ impl Aggregate {
     }
 
     /// The places, with the number of shootdowns that each asked for.
-    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, u64)> {
+    pub(super) fn place_counts(&self) -> impl Iterator<Item = (&Place, u64)> {
         self.places.iter().map(|(place, n)| (place, *n))
     }
 

@@ -99,7 +99,11 @@ impl Code {
     }
 
     /// Adds processes and stacks that came since, whose frames are named already.
-    pub(crate) fn learn(&mut self, processes: Vec<TracedProcess>, stacks: Vec<TracedStack>) {
+    pub(crate) fn add_newer_code(
+        &mut self,
+        processes: Vec<TracedProcess>,
+        stacks: Vec<TracedStack>,
+    ) {
         self.stacks
             .extend(stacks.into_iter().map(|s| (s.id.cast_signed(), s)));
         for process in processes {
@@ -109,26 +113,26 @@ impl Code {
     }
 
     /// All stacks, in no order.
-    pub(crate) fn stacks(&self) -> impl Iterator<Item = &TracedStack> {
+    pub(crate) fn all_stacks(&self) -> impl Iterator<Item = &TracedStack> {
         self.stacks.values()
     }
 
-    pub(crate) fn stack(&self, id: i32) -> Option<&TracedStack> {
+    pub(crate) fn stack_by_number(&self, id: i32) -> Option<&TracedStack> {
         self.stacks.get(&id)
     }
 
-    pub(crate) fn process(&self, pid: u32) -> Option<&TracedProcess> {
+    pub(crate) fn process_by_pid(&self, pid: u32) -> Option<&TracedProcess> {
         self.processes.get(&pid)
     }
 
     /// The watched processes, each as it was read last.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = &TracedProcess> {
+    pub(crate) fn watched_processes(&self) -> impl Iterator<Item = &TracedProcess> {
         self.processes.values().filter(|p| !p.stranger)
     }
 
     /// Whether a process was not watched itself, and only shot at watched ones.
     pub(crate) fn is_stranger(&self, pid: u32) -> bool {
-        self.process(pid).is_some_and(|p| p.stranger)
+        self.process_by_pid(pid).is_some_and(|p| p.stranger)
     }
 
     /// The mappings of all processes over time.
@@ -138,8 +142,8 @@ impl Code {
 
     /// The frame that asked for a shootdown: the innermost that is no mere wrapper. None where only the vdso is known, through
     /// which every system call of a 32-bit program goes (`__kernel_vsyscall`).
-    pub(crate) fn caller(&self, stack: i32) -> Option<&StackFrame> {
-        let frames = &self.stack(stack)?.frames;
+    pub(crate) fn calling_frame(&self, stack: i32) -> Option<&StackFrame> {
+        let frames = &self.stack_by_number(stack)?.frames;
         let is_kernels = |f: &StackFrame| f.module.as_deref() == Some(VDSO_NAME);
         let wrapper = |f: &StackFrame| {
             let name = f.symbol.as_deref().unwrap_or_default();
@@ -157,7 +161,7 @@ impl Code {
     }
 
     /// The files from which the watched culprits ran code, without the kernel's own names in brackets.
-    pub(crate) fn modules(&self) -> Vec<PathBuf> {
+    pub(crate) fn watched_modules(&self) -> Vec<PathBuf> {
         let files: BTreeSet<&str> = self
             .processes
             .values()

@@ -138,7 +138,7 @@ fn is_anonymous(mapping: &MappedModule) -> bool {
 mod tests {
     use super::*;
 
-    fn process(t_ns: u64, mappings: &[(&str, u64, u64)]) -> TracedProcess {
+    fn process_reading(t_ns: u64, mappings: &[(&str, u64, u64)]) -> TracedProcess {
         let module = |&(path, start, end): &(&str, u64, u64)| MappedModule {
             path: path.to_owned(),
             start,
@@ -169,8 +169,8 @@ mod tests {
     /// readings come.
     #[test]
     fn later_files_are_not_blamed() {
-        let early = process(100, &[("/lib/a.so", 0x1000, 0x3000)]);
-        let late = process(
+        let early = process_reading(100, &[("/lib/a.so", 0x1000, 0x3000)]);
+        let late = process_reading(
             200,
             &[
                 ("/lib/a.so", 0x1000, 0x3000),
@@ -198,10 +198,10 @@ mod tests {
 
     /// Check that a process that is read while it runs has one reading, which holds for all its shootdowns.
     #[test]
-    fn renewed() {
+    fn renewed_readings_replace_others() {
         let mut mappings = Mappings::default();
-        mappings.replace_readings(&process(100, &[("[heap]", 0x1000, 0x3000)]));
-        mappings.replace_readings(&process(200, &[("[heap]", 0x1000, 0x2000)]));
+        mappings.replace_readings(&process_reading(100, &[("[heap]", 0x1000, 0x3000)]));
+        mappings.replace_readings(&process_reading(200, &[("[heap]", 0x1000, 0x2000)]));
         assert_eq!(name(&mappings, 0, 0x1000, Cause::Munmap), Some(HEAP_NAME));
         assert_eq!(name(&mappings, 150, 0x2000, Cause::Munmap), None);
         // The heap was larger before the first reading.
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn readings_without_a_time() {
         let mut mappings = Mappings::default();
-        mappings.add_process(&process(0, &[("/a", 0x1000, 0x2000)]));
-        mappings.add_process(&process(0, &[("/b", 0x1000, 0x2000)]));
+        mappings.add_process(&process_reading(0, &[("/a", 0x1000, 0x2000)]));
+        mappings.add_process(&process_reading(0, &[("/b", 0x1000, 0x2000)]));
         assert_eq!(name(&mappings, 9, 0x1000, Cause::Munmap), Some("file /b"));
     }
 }

@@ -120,7 +120,7 @@ impl Report {
         let meta = trace.meta();
         let mut notes = Vec::new();
         let cut_short = trace.cut_short();
-        let mut rows = sum.tally();
+        let mut rows = sum.tally_of_rows();
         let saved = match trace.read_tally() {
             Ok(saved) => saved
                 .ok_or_else(|| "The trace has no counts (tally.json)".to_owned())
@@ -132,7 +132,7 @@ impl Report {
         let culprits = rows.culprits.iter_mut().map(|c| (c.pid, &mut c.comm));
         let victims = rows.victims.iter_mut().map(|v| (v.pid, &mut v.comm));
         for (pid, comm) in culprits.chain(victims) {
-            if let Some(process) = code.process(pid).filter(|p| !p.comm.is_empty()) {
+            if let Some(process) = code.process_by_pid(pid).filter(|p| !p.comm.is_empty()) {
                 comm.clone_from(&process.comm);
             }
         }
@@ -185,8 +185,8 @@ impl Report {
         summary.lost_known = lost_known;
         sum.add_threads(&mut summary);
         let places = Places::new(sum, code);
-        summary.regions = places.regions();
-        summary.stacks = places.stacks(MAX_STACKS);
+        summary.regions = places.region_rows();
+        summary.stacks = places.stack_rows(MAX_STACKS);
         notes.extend(notes::stack_notes(code, places.user_stacks()));
         let subject = Subject {
             scope: meta.scope.clone(),
@@ -196,12 +196,12 @@ impl Report {
             title: subject.title(),
             summary,
             notes,
-            sources: places.sources(None),
+            sources: places.shootdown_sources(None),
             by_strangers: places.by_strangers(),
             own,
             account: tally.account,
             from_start: meta.scope.is_empty() && !meta.command.is_empty(),
-            modules: code.modules(),
+            modules: code.watched_modules(),
             advice: Vec::new(),
         }
     }
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    fn tally(shootdowns: u64) -> Tally {
+    fn tally_of(shootdowns: u64) -> Tally {
         Tally {
             culprits: vec![CulpritTally {
                 pid: 1,
@@ -233,7 +233,7 @@ mod tests {
     /// Check that the counts of the watched leave strangers out, whatever rows were lost.
     #[test]
     fn strangers_are_left_out() {
-        let mut all = tally(10);
+        let mut all = tally_of(10);
         let mut other = all.culprits[0].clone();
         (other.pid, other.counts.shootdowns) = (2, 90);
         all.culprits.push(other);
@@ -245,10 +245,10 @@ mod tests {
     /// be lost, and the counts of a recording that was cut short are older than its events.
     #[test]
     fn foreign_counts() {
-        assert!(check_counts(tally(10), &tally(10), false).is_ok());
-        assert!(check_counts(tally(10), &tally(7), false).is_ok());
-        assert!(check_counts(tally(10), &tally(11), true).is_ok());
-        let why = check_counts(tally(10), &tally(11), false).err();
+        assert!(check_counts(tally_of(10), &tally_of(10), false).is_ok());
+        assert!(check_counts(tally_of(10), &tally_of(7), false).is_ok());
+        assert!(check_counts(tally_of(10), &tally_of(11), true).is_ok());
+        let why = check_counts(tally_of(10), &tally_of(11), false).err();
         assert!(why.is_some_and(|w| w.contains("10 shootdowns, and there are events of 11")));
     }
 }

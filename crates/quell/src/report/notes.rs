@@ -17,7 +17,7 @@ pub(crate) fn stack_notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>)
     let mut seen = StackFlaws::default();
     for (id, n) in stacks {
         seen.all += n;
-        let Some(stack) = code.stack(id) else {
+        let Some(stack) = code.stack_by_number(id) else {
             seen.missing += if id == NO_STACK { 0 } else { n };
             continue;
         };
@@ -35,7 +35,7 @@ pub(crate) fn stack_notes(code: &Code, stacks: impl Iterator<Item = (i32, u64)>)
             .frames
             .iter()
             .any(|f| f.mark == Some(MissingNameReason::Jit));
-        let caller = code.caller(id).filter(marked);
+        let caller = code.calling_frame(id).filter(marked);
         let place = caller
             .and_then(|f| f.module.as_deref())
             .map_or("", file_name_of);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use quell_event::trace::TracedStack;
 
-    fn frame(symbol: &str, module: &str, mark: Option<MissingNameReason>) -> StackFrame {
+    fn marked_frame(symbol: &str, module: &str, mark: Option<MissingNameReason>) -> StackFrame {
         StackFrame {
             symbol: (!symbol.is_empty()).then(|| symbol.to_owned()),
             module: (!module.is_empty()).then(|| module.to_owned()),
@@ -152,8 +152,8 @@ mod tests {
         }
     }
 
-    fn stack(frames: &[(&str, &str, Option<MissingNameReason>)]) -> TracedStack {
-        let frames = frames.iter().map(|(s, m, k)| frame(s, m, *k));
+    fn stack_of_frames(frames: &[(&str, &str, Option<MissingNameReason>)]) -> TracedStack {
+        let frames = frames.iter().map(|(s, m, k)| marked_frame(s, m, *k));
         TracedStack {
             frames: frames.collect(),
             ..TracedStack::default()
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn notes_name_what_helps() {
         let said = |frames: &[_]| {
-            let code = Code::new([], [stack(frames)]);
+            let code = Code::new([], [stack_of_frames(frames)]);
             stack_notes(&code, [(0, 1000)].into_iter()).join("\n")
         };
         let start = ("_start", "/a", None);

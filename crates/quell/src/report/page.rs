@@ -87,7 +87,7 @@ impl<'a> RegionNumbers<'a> {
         {
             return number;
         }
-        let place = Place::of(row, self.code.mappings());
+        let place = Place::of_row(row, self.code.mappings());
         let named = &mut self.named;
         let number = *self
             .regions
@@ -123,7 +123,7 @@ impl<'a> PageNames<'a> {
 
 impl NameSource for PageNames<'_> {
     fn stack(&self, stack: i32) -> Option<Vec<String>> {
-        let stack = self.code.stack(stack)?;
+        let stack = self.code.stack_by_number(stack)?;
         let missing = stack.cut.then(|| OUTER_FRAMES_MISSING.to_owned());
         Some(
             missing
@@ -139,6 +139,6 @@ impl NameSource for PageNames<'_> {
 
     fn process(&self, pid: u32) -> Option<String> {
         let known = self.processes.get(&pid).map(|name| (*name).to_owned());
-        known.or_else(|| self.code.process(pid).map(|p| p.comm.clone()))
+        known.or_else(|| self.code.process_by_pid(pid).map(|p| p.comm.clone()))
     }
 }

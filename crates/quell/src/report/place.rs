@@ -28,7 +28,7 @@ pub(super) enum FlushedRange {
 }
 
 impl Place {
-    pub(crate) fn of(row: &EventRow, mappings: &Mappings) -> Self {
+    pub(crate) fn of_row(row: &EventRow, mappings: &Mappings) -> Self {
         // Flushes for a whole address space that comes or goes belong to no mapping.
         let life = matches!(
             row.cause,
@@ -80,7 +80,7 @@ mod tests {
                 own_mm,
                 ..EventRow::default()
             };
-            Place::of(&row, &mappings).at
+            Place::of_row(&row, &mappings).at
         };
         let heap = at(Cause::Brk, 0x2000, true);
         assert!(matches!(heap, FlushedRange::Mapped(_)));

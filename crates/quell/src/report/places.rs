@@ -27,7 +27,7 @@ impl<'a> Places<'a> {
     pub(crate) fn new(sums: &Aggregate, code: &'a Code) -> Self {
         let mut named = NumberedRegions::new(code);
         let all = sums
-            .places()
+            .place_counts()
             .map(|(place, n)| (*place, n, named.number_of(place)))
             .collect();
         Self {
@@ -44,7 +44,7 @@ impl<'a> Places<'a> {
     }
 
     /// The regions, those with the most shootdowns first.
-    pub(crate) fn regions(&self) -> Vec<RegionRow> {
+    pub(crate) fn region_rows(&self) -> Vec<RegionRow> {
         let mut counts = vec![0; self.names.len()];
         for (_, n, region) in &self.all {
             counts[*region as usize] += n;
@@ -63,7 +63,7 @@ impl<'a> Places<'a> {
     }
 
     /// The `most` user stacks with the most shootdowns. Stacks with the same text are one.
-    pub(crate) fn stacks(&self, most: usize) -> Vec<StackRow> {
+    pub(crate) fn stack_rows(&self, most: usize) -> Vec<StackRow> {
         // Sums are by number first, because to spell a stack out takes long.
         let mut by_number: QuickMap<i32, QuickMap<Cause, u64>> = QuickMap::default();
         for (place, n, _) in &self.all {
@@ -72,7 +72,7 @@ impl<'a> Places<'a> {
         }
         let mut rows: QuickMap<(Vec<String>, bool), QuickMap<Cause, u64>> = QuickMap::default();
         for (number, causes) in by_number {
-            let Some(stack) = self.code.stack(number) else {
+            let Some(stack) = self.code.stack_by_number(number) else {
                 continue;
             };
             let row = rows.entry((stack.frame_texts(), stack.cut)).or_default();
@@ -109,7 +109,7 @@ impl<'a> Places<'a> {
     }
 
     /// The sources of shootdowns, for a plan: those of all watched processes, or of one.
-    pub(crate) fn sources(&self, pid: Option<u32>) -> Vec<ShootdownSource> {
+    pub(crate) fn shootdown_sources(&self, pid: Option<u32>) -> Vec<ShootdownSource> {
         let mut callers: QuickMap<i32, Option<&StackFrame>> = QuickMap::default();
         // The cause, the module, the symbol and the region's number.
         type SourceKey<'a> = (Cause, Option<&'a str>, Option<&'a str>, u32);
@@ -121,7 +121,7 @@ impl<'a> Places<'a> {
         for (place, n, region) in self.all.iter().filter(|(place, ..)| wanted(place)) {
             let caller = *callers
                 .entry(place.user_stack)
-                .or_insert_with_key(|stack| self.code.caller(*stack));
+                .or_insert_with_key(|stack| self.code.calling_frame(*stack));
             let module = caller.and_then(|f| f.module.as_deref());
             let symbol = caller.and_then(|f| f.symbol.as_deref());
             *rows

@@ -107,7 +107,7 @@ impl<'a> NumberedRegions<'a> {
             RegionKey::Others(true) => "memory of any process, in a batch".to_owned(),
             RegionKey::Others(false) => "memory of another process".to_owned(),
             RegionKey::Mapping(name) => self.code.mappings().name(name).to_owned(),
-            RegionKey::Stack(stack, full) => name_by_code(self.code.caller(stack), full),
+            RegionKey::Stack(stack, full) => name_by_code(self.code.calling_frame(stack), full),
         };
         let number = self.names.insert_full(name).0 as u32;
         self.known.insert(by, number);
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use quell_event::trace::{EventRow, MappedModule, TracedProcess, TracedStack};
 
-    fn stack(id: u32, frames: Vec<StackFrame>) -> TracedStack {
+    fn numbered_stack(id: u32, frames: Vec<StackFrame>) -> TracedStack {
         TracedStack {
             id,
             pid: Some(7),
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    fn frame(symbol: &str, module: &str) -> StackFrame {
+    fn named_frame(symbol: &str, module: &str) -> StackFrame {
         StackFrame {
             addr: 1,
             symbol: Some(symbol.to_owned()),
@@ -250,32 +250,35 @@ mod tests {
             ..TracedProcess::default()
         };
         let stacks = vec![
-            stack(
+            numbered_stack(
                 0,
                 vec![
-                    frame("__madvise", "/lib/libc.so.6"),
-                    frame("_rjem_je_pages_purge_forced", "/x/polars.abi3.so"),
+                    named_frame("__madvise", "/lib/libc.so.6"),
+                    named_frame("_rjem_je_pages_purge_forced", "/x/polars.abi3.so"),
                 ],
             ),
-            stack(
+            numbered_stack(
                 1,
                 vec![
-                    frame("__munmap", "/lib/libc.so.6"),
-                    frame("munmap_chunk", "/lib/libc.so.6"),
+                    named_frame("__munmap", "/lib/libc.so.6"),
+                    named_frame("munmap_chunk", "/lib/libc.so.6"),
                 ],
             ),
-            stack(
+            numbered_stack(
                 2,
-                vec![frame("munmap", "/lib/libc.so.6"), frame("work", "/bin/app")],
+                vec![
+                    named_frame("munmap", "/lib/libc.so.6"),
+                    named_frame("work", "/bin/app"),
+                ],
             ),
-            stack(
+            numbered_stack(
                 3,
                 vec![
-                    frame("__kernel_vsyscall", "[vdso]"),
-                    frame("work", "/bin/app"),
+                    named_frame("__kernel_vsyscall", "[vdso]"),
+                    named_frame("work", "/bin/app"),
                 ],
             ),
-            stack(4, vec![frame("__kernel_vsyscall", "[vdso]")]),
+            numbered_stack(4, vec![named_frame("__kernel_vsyscall", "[vdso]")]),
         ];
         let code = Code::new([process], stacks);
         let found = |pid, start, full, user_stack, cause, own_mm| {
@@ -290,7 +293,7 @@ mod tests {
                 own_mm,
                 ..EventRow::default()
             };
-            let place = Place::of(&row, code.mappings());
+            let place = Place::of_row(&row, code.mappings());
             let number = named.number_of(&place);
             assert_eq!(named.number_of(&place), number);
             named.name_of(number).to_owned()

@@ -195,7 +195,7 @@ impl RegionSampler {
         let ResolvedCode { resolver, code, .. } = &mut self.known;
         let mut stacks = std::mem::take(&mut self.unnamed);
         resolver.name_stacks(&mut stacks);
-        code.learn(resolver.take_changed_processes(), stacks);
+        code.add_newer_code(resolver.take_changed_processes(), stacks);
         let mut named = NumberedRegions::new(code);
         let taken = std::mem::take(&mut self.taken);
         let samples: Vec<(&ShootdownSample, u32)> = taken
@@ -210,7 +210,7 @@ impl RegionSampler {
                     user_stack: *stack,
                     ..EventRow::default()
                 };
-                (s, named.number_of(&Place::of(&row, code.mappings())))
+                (s, named.number_of(&Place::of_row(&row, code.mappings())))
             })
             .collect();
         let stand_for: u64 = taken.iter().map(|(s, _)| u64::from(s.every)).sum();

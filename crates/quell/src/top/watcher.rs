@@ -143,7 +143,7 @@ impl ProcessWatcher {
         let mut resolver = StackResolver::new(&probe);
         resolver.read_mappings(pid, Duration::ZERO);
         let mut code = Code::new([], []);
-        code.learn(resolver.take_changed_processes(), Vec::new());
+        code.add_newer_code(resolver.take_changed_processes(), Vec::new());
         probe.add_process(pid)?;
         Ok(Self {
             pid,
@@ -207,7 +207,7 @@ impl ProcessWatcher {
         self.resolver.name_stacks(&mut stacks);
         let ended = self.start.is_none() || began_at(self.pid) != self.start;
         self.code
-            .learn(self.resolver.take_changed_processes(), stacks);
+            .add_newer_code(self.resolver.take_changed_processes(), stacks);
         let lost = self.probe.tally()?.lost.records;
         let mut sums = self.sums.borrow_mut();
         sums.place_shootdowns(&self.code);
@@ -231,8 +231,8 @@ impl ProcessWatcher {
         Ok(ProcessCloseUp {
             pid: self.pid,
             threads,
-            regions: places.regions(),
-            stacks: places.stacks(MAX_SHOWN_STACKS),
+            regions: places.region_rows(),
+            stacks: places.stack_rows(MAX_SHOWN_STACKS),
             sampled: sums.sampled,
             one_in: self.every.get(),
             lost: lost - std::mem::replace(&mut self.lost, lost),
