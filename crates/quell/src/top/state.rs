@@ -92,6 +92,38 @@ pub(crate) struct ViewState {
     chosen: HashMap<Pane, (RowId, usize)>,
 }
 
+/// The table of a pane in this interval, sorted; the matrix has none.
+pub(crate) fn sorted_grid(
+    interval: &LiveInterval,
+    pane: Pane,
+    filter: &RowFilter,
+    sort: SortOrder,
+) -> Grid {
+    let tables = || TallyTables::new(interval, filter);
+    let close_up = || interval.close_up.clone().unwrap_or_default();
+    let mut grid = match pane {
+        Pane::Culprits => tables().culprits,
+        Pane::Victims => tables().victims,
+        Pane::Causes => tables().causes,
+        Pane::Matrix => Grid::default(),
+        Pane::Regions => {
+            regions::grid_of_regions(interval.regions.as_ref(), interval.duration_ns(), filter)
+        }
+        Pane::Calls => match &interval.tally.calls {
+            Some(calls) => super::calls::call_grid(interval, calls, filter),
+            None => Grid::default(),
+        },
+        Pane::Time => account::mechanism_grid(interval, filter),
+        Pane::Holders => account::holder_grid(interval, filter),
+        Pane::Threads => close_up().thread_grid(filter),
+        Pane::Reasons => close_up().cause_grid(&interval.tally, filter),
+        Pane::OwnRegions => close_up().region_grid(filter),
+        Pane::Stacks => close_up().stack_grid(filter),
+    };
+    grid.sort_rows(sort);
+    grid
+}
+
 impl ViewState {
     pub(crate) fn new(title: String) -> Self {
         Self {
@@ -153,31 +185,7 @@ impl ViewState {
     /// The table of a pane, sorted; the matrix has none.
     pub(crate) fn pane_grid(&self, pane: Pane) -> Grid {
         let filter = RowFilter::new(&self.filter);
-        let tables = || TallyTables::new(&self.interval, &filter);
-        let close_up = || self.interval.close_up.clone().unwrap_or_default();
-        let mut grid = match pane {
-            Pane::Culprits => tables().culprits,
-            Pane::Victims => tables().victims,
-            Pane::Causes => tables().causes,
-            Pane::Matrix => Grid::default(),
-            Pane::Regions => regions::grid_of_regions(
-                self.interval.regions.as_ref(),
-                self.interval.duration_ns(),
-                &filter,
-            ),
-            Pane::Calls => match &self.interval.tally.calls {
-                Some(calls) => super::calls::call_grid(&self.interval, calls, &filter),
-                None => Grid::default(),
-            },
-            Pane::Time => account::mechanism_grid(&self.interval, &filter),
-            Pane::Holders => account::holder_grid(&self.interval, &filter),
-            Pane::Threads => close_up().thread_grid(&filter),
-            Pane::Reasons => close_up().cause_grid(&self.interval.tally, &filter),
-            Pane::OwnRegions => close_up().region_grid(&filter),
-            Pane::Stacks => close_up().stack_grid(&filter),
-        };
-        grid.sort_rows(self.sort_of(pane));
-        grid
+        sorted_grid(&self.interval, pane, &filter, self.sort_of(pane))
     }
 
     /// The position of the chosen row, if there is any row.

@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use super::calls;
 use super::filter::RowFilter;
 use super::grid::{Grid, SortOrder};
 use super::heat::{LABEL_CHARS, heat_map};
 use super::interval::LiveInterval;
-use super::regions;
-use super::tables::TallyTables;
+use super::state::{Pane, sorted_grid};
 use crate::show;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::summary::{missing_notes, short_quantiles_text};
@@ -70,21 +68,15 @@ pub(crate) fn interval_text(
         ]);
     }
     out.push_str(t.text().trim_start_matches('\n'));
-    let tables = TallyTables::new(interval, &RowFilter::default());
-    let regions = regions::grid_of_regions(
-        interval.regions.as_ref(),
-        interval.duration_ns(),
-        &RowFilter::default(),
-    );
-    let grids = [tables.culprits, tables.victims, tables.causes, regions];
-    for mut grid in grids {
-        grid.sort_rows(SortOrder::default());
-        write_table(&mut out, &grid, top);
+    let write_pane = |out: &mut String, pane, top| {
+        let grid = sorted_grid(interval, pane, &RowFilter::default(), SortOrder::default());
+        write_table(out, &grid, top);
+    };
+    for pane in [Pane::Culprits, Pane::Victims, Pane::Causes, Pane::Regions] {
+        write_pane(&mut out, pane, top);
     }
-    if let Some(calls) = &interval.tally.calls {
-        let mut grid = calls::call_grid(interval, calls, &RowFilter::default());
-        grid.sort_rows(SortOrder::default());
-        write_table(&mut out, &grid, top);
+    if interval.tally.calls.is_some() {
+        write_pane(&mut out, Pane::Calls, top);
     }
     write_matrix(&mut out, interval, top);
     if let Some(close_up) = &interval.close_up {
@@ -94,16 +86,10 @@ pub(crate) fn interval_text(
             ""
         };
         heading(&mut out, &format!("Process {}{ended}", close_up.pid));
-        let none = RowFilter::default();
-        for mut grid in [
-            close_up.thread_grid(&none),
-            close_up.cause_grid(&interval.tally, &none),
-            close_up.region_grid(&none),
-        ] {
-            grid.sort_rows(SortOrder::default());
-            write_table(&mut out, &grid, top);
+        for pane in [Pane::Threads, Pane::Reasons, Pane::OwnRegions] {
+            write_pane(&mut out, pane, top);
         }
-        write_table(&mut out, &close_up.stack_grid(&none), MAX_FRAME_ROWS);
+        write_pane(&mut out, Pane::Stacks, MAX_FRAME_ROWS);
     }
     let mut notes = vec![format!("lost {}", count(s.lost))];
     notes.extend(missing_notes(s));
