@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use quell_agent::look_back::LookBackLine;
-use quell_event::TallySummary;
 use quell_event::text::clean_text;
-use quell_remedy::advice::Advised;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::agent::look_back;
 use crate::cli::ReportArgs;
@@ -54,17 +52,16 @@ fn refuse_file_in_trace(traces: &[PathBuf], file: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The summary of a trace, with notes for its reader.
-#[derive(Serialize)]
-struct ReportJson<'a> {
-    #[serde(flatten)]
-    summary: &'a TallySummary,
-    notes: &'a [String],
-    /// Advice for costs that no setting reaches.
-    advice: &'a [Advised],
-    /// The counts from before a trace that quell agent began.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    look_back: &'a [LookBackLine],
+/// The summary of a trace, with notes for its reader, advice for costs that no setting reaches, and the counts from before a
+/// trace that quell agent began.
+fn report_json(report: &Report, before: &[LookBackLine]) -> anyhow::Result<String> {
+    let mut object = serde_json::to_value(&report.summary)?;
+    object["notes"] = json!(report.notes);
+    object["advice"] = json!(report.advice);
+    if !before.is_empty() {
+        object["look_back"] = json!(before);
+    }
+    Ok(object.to_string() + "\n")
 }
 
 fn report_one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
@@ -78,12 +75,7 @@ fn report_one(args: &ReportArgs, trace: &Path) -> anyhow::Result<()> {
     let before = look_back::read_look_back(trace);
     let mut out = show::output(args.output.as_deref())?;
     let text = if args.json {
-        serde_json::to_string(&ReportJson {
-            summary: &report.summary,
-            notes: &report.notes,
-            advice: &report.advice,
-            look_back: &before,
-        })? + "\n"
+        report_json(&report, &before)?
     } else {
         let mut text =
             show::summary::advised_text(&report.summary, &report.title, &report.advice, args.top);
