@@ -44,7 +44,7 @@ mod tests {
 
     /// Check that percent are read with and without their sign, and nothing else is.
     #[test]
-    fn percent() {
+    fn percent_are_read() {
         assert_eq!("10%".parse(), Ok(Budget(Some(0.1))));
         assert_eq!("25".parse(), Ok(Budget(Some(0.25))));
         for bad in ["", "%", "-1", "nan", "1001%", "a%", "inf"] {

@@ -14,13 +14,13 @@ pub(crate) struct DoctorArgs {
     #[arg(value_name = "TRACE", conflicts_with_all = ["duration", "undo"])]
     pub(crate) trace: Option<PathBuf>,
     /// Examine this process too: its faults, mappings and allocator.
-    #[arg(short, long, value_name = "PID", value_parser = number::pid)]
+    #[arg(short, long, value_name = "PID", value_parser = number::parse_pid)]
     pub(crate) pid: Option<u32>,
     /// Judge for this kind of program: low-latency, throughput or database.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) profile: WorkloadProfile,
     /// Watch for this time first: settings that do harm meanwhile come first.
-    #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = number::parse_seconds)]
     pub(crate) duration: Option<f64>,
     /// Check these rules only. Repeatable, or with commas.
     #[arg(long, value_name = "ID", value_delimiter = ',')]

@@ -14,7 +14,7 @@ pub(crate) struct LabWatchArgs {
     #[arg(long, value_name = "CPU")]
     pub(crate) cpu: u32,
     /// Stop after this time.
-    #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = number::parse_seconds)]
     pub(crate) duration: Option<f64>,
     /// Print one JSON object.
     #[arg(long)]

@@ -116,7 +116,7 @@ pub(crate) struct Target {
     #[arg(short, long)]
     pub(crate) all: bool,
     /// These processes, and all that they fork. Repeatable, or with commas.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = number::pid)]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = number::parse_pid)]
     pub(crate) pid: Vec<u32>,
     /// All shootdowns that interrupt these CPUs, such as 2,4-7.
     #[arg(long, value_name = "LIST")]
@@ -143,10 +143,10 @@ pub(crate) struct StatArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Print counts at this interval.
-    #[arg(short = 'I', long, value_name = "SECONDS", value_parser = number::seconds)]
+    #[arg(short = 'I', long, value_name = "SECONDS", value_parser = number::parse_seconds)]
     pub(crate) interval: Option<f64>,
     /// Stop after this time.
-    #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = number::parse_seconds)]
     pub(crate) duration: Option<f64>,
     /// Time every shootdown. Without this option only 5,000 to 15,000 are timed where a CPU makes more than 15,000 a second,
     /// and the times are marked as estimates; counts are always exact.
@@ -166,7 +166,7 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// The length of an interval, 0.1 to 60 seconds.
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 1.0, value_parser = number::seconds)]
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 1.0, value_parser = number::parse_seconds)]
     pub(crate) interval: f64,
     /// Print N intervals as text, also without a terminal, and end.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -199,7 +199,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "all|none|N", default_value = "all")]
     pub(crate) stacks: String,
     /// Stop after this time.
-    #[arg(short, long, value_name = "SECONDS", value_parser = number::seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = number::parse_seconds)]
     pub(crate) duration: Option<f64>,
 }
 
@@ -230,10 +230,10 @@ pub(crate) struct PlanArgs {
     #[arg(value_name = "TRACE", conflicts_with_all = ["pid", "command"])]
     pub(crate) trace: Option<PathBuf>,
     /// Watch this running process for --duration.
-    #[arg(short, long, value_name = "PID", conflicts_with = "command", value_parser = number::pid)]
+    #[arg(short, long, value_name = "PID", conflicts_with = "command", value_parser = number::parse_pid)]
     pub(crate) pid: Option<u32>,
     /// The time to watch a process.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 10.0, value_parser = number::seconds)]
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 10.0, value_parser = number::parse_seconds)]
     pub(crate) duration: f64,
     /// The predicted growth of resident memory that a plan may cause, in per cent of its maximum [default: 25%, or 16 MB if
     /// that is more].
@@ -290,7 +290,7 @@ pub(crate) struct ProveArgs {
     pub(crate) no_try: bool,
     /// Take about this time for everything: more time allows more rounds of trials, and less time fewer changes. The pairs of
     /// the proof are made in any case.
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["plan", "no_try"], value_parser = number::seconds)]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["plan", "no_try"], value_parser = number::parse_seconds)]
     pub(crate) budget_time: Option<f64>,
     /// Make at most N runs in all.
     #[arg(long, value_name = "N", conflicts_with_all = ["plan", "no_try"])]
@@ -313,7 +313,7 @@ pub(crate) struct ProveArgs {
     #[arg(long, value_name = "PORT", requires = "load")]
     pub(crate) ready: Option<u16>,
     /// Give up on a run after this time.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = number::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = number::parse_seconds)]
     pub(crate) timeout: f64,
     /// Print one JSON object.
     #[arg(long)]

@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    fn process(t_ns: u64, exe: &str, build_id: &str, libraries: &[&str]) -> TracedProcess {
+    fn process_reading(t_ns: u64, exe: &str, build_id: &str, libraries: &[&str]) -> TracedProcess {
         let module = |path: &str, id: Option<&str>| MappedModule {
             path: path.to_owned(),
             perms: "r-xp".to_owned(),
@@ -215,17 +215,17 @@ mod tests {
     /// Check that a process is one row while its executable stays, that exec begins another, and that one which had ended
     /// keeps its names.
     #[test]
-    fn processes() {
+    fn programs_of_processes() {
         let seen = vec![
-            process(100, "/bin/sh", "aa", &[]),
-            process(200, "/bin/sh", "aa", &["/usr/lib/libc.so.6"]),
-            process(
+            process_reading(100, "/bin/sh", "aa", &[]),
+            process_reading(200, "/bin/sh", "aa", &["/usr/lib/libc.so.6"]),
+            process_reading(
                 300,
                 "/opt/app",
                 "bb",
                 &["/usr/lib/libc.so.6", "/usr/lib/libjemalloc.so.2"],
             ),
-            process(400, "", "", &[]),
+            process_reading(400, "", "", &[]),
         ];
         let rows = flatten_code(seen, [], 5).processes;
         let of = |r: &ProcessRow| {
@@ -262,7 +262,7 @@ mod tests {
 
     /// Check the asker of a stack: the one that its frames name, else the one that is mapped, and none for a kernel stack.
     #[test]
-    fn stacks() {
+    fn askers_of_stacks() {
         let frame = |symbol: &str, module: &str| StackFrame {
             symbol: Some(symbol.to_owned()),
             module: Some(module.to_owned()),
@@ -294,7 +294,7 @@ mod tests {
             user(2, vec![frame("free", libc), frame("work", "/opt/app")]),
             kernel,
         ];
-        let seen = vec![process(0, "/opt/app", "bb", &[libc])];
+        let seen = vec![process_reading(0, "/opt/app", "bb", &[libc])];
         let rows = flatten_code(seen, stacks, 0).stacks;
         let askers: Vec<_> = rows.iter().map(|r| &*r.asker).collect();
         assert_eq!(askers, ["jemalloc", "own calls", "glibc malloc", ""]);

@@ -171,7 +171,7 @@ mod tests {
 
     /// Check that numbers have their units, texts no control characters, and that a line says that rows are left out.
     #[test]
-    fn tables() {
+    fn answers_as_tables() {
         let columns = [
             "change",
             "program",
@@ -219,7 +219,7 @@ mod tests {
 
     /// Check that time has its units, and a share of a CPU is in per cent.
     #[test]
-    fn times() {
+    fn answers_about_time() {
         let columns = ["host", "cpu_ns", "of_a_cpu", "mechanism"];
         let row = vec![
             json!("a"),

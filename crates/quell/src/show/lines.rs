@@ -64,7 +64,7 @@ mod tests {
 
     /// Check that lines end between words and no word is lost, however long.
     #[test]
-    fn wraps() {
+    fn lines_end_between_words() {
         let long = "x".repeat(200);
         let text = format!("{} {long} end", "word ".repeat(40));
         let wrapped = wrap(&text, 4);

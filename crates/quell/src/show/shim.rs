@@ -106,7 +106,7 @@ mod tests {
 
     /// Check the words, also for counters that could not be read, and that a process without the library has none.
     #[test]
-    fn words() {
+    fn counters_in_words() {
         assert_eq!(text(&Library::default()), "");
         let seen = ShimCounters {
             pid: 7,

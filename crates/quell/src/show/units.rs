@@ -141,7 +141,7 @@ mod tests {
 
     /// Check that words have their plurals.
     #[test]
-    fn plurals() {
+    fn words_have_plurals() {
         let said = [(1, "process"), (2, "process"), (0, "page"), (1, "page")];
         let said = said.map(|(n, word)| plural(n, word));
         assert_eq!(said, ["1 process", "2 processes", "0 pages", "1 page"]);

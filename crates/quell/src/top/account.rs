@@ -110,7 +110,7 @@ mod tests {
     use quell_event::TallySummary;
     use quell_event::account::{AccountSummary, MechanismRow};
 
-    fn interval() -> LiveInterval {
+    fn interval_with_account() -> LiveInterval {
         let who = |pid, function: &str, cpu_ns, blocked_ns| WhoRow {
             pid,
             processes: 1,
@@ -162,7 +162,7 @@ mod tests {
     /// that it is said where there is no account.
     #[test]
     fn rows_of_the_account() {
-        let mut interval = interval();
+        let mut interval = interval_with_account();
         let mut grid = mechanism_grid(&interval, &RowFilter::default());
         grid.sort_rows(super::super::grid::SortOrder::default());
         let first: Vec<&str> = grid.lines.iter().map(|l| l.cells[6].as_str()).collect();
@@ -195,10 +195,10 @@ mod tests {
         let mut state = ViewState::new("app".to_owned());
         state.take_interval(LiveInterval::default());
         assert_eq!(state.focus(), Pane::Culprits);
-        state.take_interval(interval());
+        state.take_interval(interval_with_account());
         assert_eq!(state.focus(), Pane::Culprits, "not against keys");
         let mut state = ViewState::new("app".to_owned());
-        state.take_interval(interval());
+        state.take_interval(interval_with_account());
         assert_eq!(state.focus(), Pane::Time);
     }
 }

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use quell_event::InterruptMatrix;
 
-    fn interval(cpus: u32) -> LiveInterval {
+    fn interval_of_cpus(cpus: u32) -> LiveInterval {
         let mut matrix = InterruptMatrix::new(cpus as usize);
         for c in 0..cpus as usize {
             for v in 0..cpus as usize {
@@ -163,19 +163,19 @@ mod tests {
     /// Check that numbers are shown where they fit, shades where they don't, and the busiest CPUs where not even those do, and that it says so.
     #[test]
     fn it_is_cut_to_the_room() {
-        let small = heat_map(&interval(4), 40, 10);
+        let small = heat_map(&interval_of_cpus(4), 40, 10);
         assert_eq!(
             (small.width, small.rows.len(), small.note.as_str()),
             (NUMBER_CELL_CHARS, 4, "")
         );
         assert_eq!(small.rows[1].1[0].text, "700");
-        let shades = heat_map(&interval(32), 60, 40);
+        let shades = heat_map(&interval_of_cpus(32), 60, 40);
         assert_eq!((shades.width, shades.victims.len()), (1, 32));
         assert_eq!(shades.note, "");
-        let cut = heat_map(&interval(128), 60, 10);
+        let cut = heat_map(&interval_of_cpus(128), 60, 10);
         assert_eq!((cut.victims.len(), cut.rows.len()), (55, 10));
         assert_eq!(cut.note, "the busiest 10 × 55 of 128 CPUs");
         assert!(cut.rows.iter().any(|(c, _)| *c == 127));
-        assert_eq!(heat_map(&interval(3), 0, 0).rows.len(), 0);
+        assert_eq!(heat_map(&interval_of_cpus(3), 0, 0).rows.len(), 0);
     }
 }

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::top::fixture;
 
-    fn sample(counted_as: u32, cause: Cause, every: u32) -> ShootdownSample {
+    fn sample_of(counted_as: u32, cause: Cause, every: u32) -> ShootdownSample {
         ShootdownSample {
             pid: 7,
             counted_as,
@@ -203,8 +203,14 @@ mod tests {
             ..Tally::default()
         };
         let names = ["heap".to_owned(), "file".to_owned()];
-        let (a, b) = (sample(7, Cause::Munmap, 1), sample(7, Cause::Munmap, 2));
-        let (c, d) = (sample(7, Cause::Mprotect, 9), sample(0, Cause::Other, 3));
+        let (a, b) = (
+            sample_of(7, Cause::Munmap, 1),
+            sample_of(7, Cause::Munmap, 2),
+        );
+        let (c, d) = (
+            sample_of(7, Cause::Mprotect, 9),
+            sample_of(0, Cause::Other, 3),
+        );
         let samples = [(&a, 1), (&b, 0), (&c, 1), (&d, 0)];
         let summary = quell_event::TallySummary::new(&tally, "", 2);
         let found = share_out(
@@ -233,7 +239,7 @@ mod tests {
         #[test]
         fn late_counts_are_not_shared_out_again(seen in proptest::collection::vec(1usize..20, 1..10), late in proptest::collection::vec(0u64..5, 10)) {
             let names = ["heap".to_owned()];
-            let one = sample(7, Cause::Munmap, 1);
+            let one = sample_of(7, Cause::Munmap, 1);
             let mut ahead = SharedAhead::new();
             let (mut all, mut counted) = (0, 0);
             for (n, late) in seen.into_iter().zip(late) {

@@ -54,7 +54,7 @@ fn screen_text(state: &ViewState, width: u16, height: u16) -> String {
 
 /// Check what is seen at 80x24.
 #[test]
-fn small() {
+fn small_screen() {
     insta::assert_snapshot!(screen_text(&state_of_overview(false), 80, 24), @r"
     quell top  everything: where the time goes  every 1.00 s
     shootdowns    9,483/s  18,966 victims, 2.00 each                    ████████████
@@ -132,7 +132,7 @@ fn large_with_an_alarm() {
 
 /// Check that the regions have the lower half at 80x24, and that it is said where they can't be known.
 #[test]
-fn regions() {
+fn region_panes() {
     let mut state = state_of_overview(false);
     press_keys(&mut state, "5");
     insta::assert_snapshot!(screen_text(&state, 80, 24), @r"
@@ -251,7 +251,7 @@ fn matrix_and_filter() {
 
 /// Check the help.
 #[test]
-fn help() {
+fn help_screen() {
     let mut state = state_of_overview(false);
     press_keys(&mut state, "?");
     insta::assert_snapshot!(screen_text(&state, 80, 24), @r"
