@@ -18,6 +18,8 @@ pub struct TimeBatch {
     until: u64,
     last: u64,
     samples: Vec<f64>,
+    /// Whether there was room for the last time.
+    last_was_kept: bool,
 }
 
 impl TimeBatch {
@@ -31,6 +33,7 @@ impl TimeBatch {
             until: 0,
             last: 0,
             samples,
+            last_was_kept: false,
         }
     }
 
@@ -85,16 +88,21 @@ impl TimeBatch {
         let begin = tsc::read_tsc();
         let done = operation()?;
         let end = tsc::read_tsc();
-        if self.samples.len() < MAX_TIMES {
+        self.last_was_kept = self.samples.len() < MAX_TIMES;
+        if self.last_was_kept {
             let ns = end.saturating_sub(begin) as f64 * self.line.ns_per_tick / of.max(1) as f64;
             self.samples.push(ns);
         }
         Ok(done)
     }
 
-    /// Drops the last time, because it was not of the operation that is measured.
+    /// Drops the last time, because it was not of the operation that is measured. An operation that found no room was not kept, and
+    /// there is nothing to drop.
     pub fn forget_last(&mut self) {
-        self.samples.pop();
+        if self.last_was_kept {
+            self.samples.pop();
+            self.last_was_kept = false;
+        }
     }
 
     /// The times, ns, to a hundredth. The first tenth is left out: caches, branch predictor and peers had not settled yet.
@@ -167,6 +175,11 @@ mod tests {
         }
         assert!(!batch.goes_on());
         assert_eq!(batch.times().len(), MAX_TIMES - MAX_TIMES / 10);
+        batch.time_operation(|| Ok(())).unwrap();
+        batch.forget_last();
+        assert_eq!(batch.samples.len(), MAX_TIMES, "it was not kept");
+        batch.samples.pop();
+        batch.time_operation(|| Ok(())).unwrap();
         batch.forget_last();
         assert_eq!(batch.samples.len(), MAX_TIMES - 1);
     }
