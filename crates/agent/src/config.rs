@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use serde::Deserialize;
 
 use crate::small_file;
@@ -167,9 +167,17 @@ impl AgentConfig {
     ///
     /// # Errors
     ///
-    /// As [`Self::read`].
+    /// A mistake of TOML, with its line, or the first setting that does not fit, by its key.
     pub fn from_toml(text: &str) -> anyhow::Result<Self> {
-        let config: Self = toml::from_str(text)?;
+        let config: Self = toml::from_str(text).map_err(|error| {
+            // Its own text has several lines, with the line of the file drawn below.
+            let before = error
+                .span()
+                .map_or("", |s| &text[..s.start.min(text.len())]);
+            let line = 1 + before.matches('\n').count();
+            let message = error.message().trim().replace('\n', ", ");
+            anyhow!("line {line}: {message}")
+        })?;
         config.check_settings()?;
         Ok(config)
     }
@@ -322,10 +330,13 @@ mod tests {
             AgentConfig::from_toml("listen = 'off'").unwrap().listen,
             None
         );
+        let wrong_text = AgentConfig::from_toml("listen = 'off'\nfoo = ").unwrap_err();
+        assert!(!format!("{wrong_text:#}").contains('\n'), "{wrong_text:#}");
         let secret = AgentConfig::from_toml("[otlp]\nto = 'ftp://me:secret@a'").unwrap_err();
         assert!(!format!("{secret:#}").contains("secret"), "{secret:#}");
         let wrong = [
             ("interval = 0", "interval = 0"),
+            ("\ninterval = x", "line 2: "),
             ("doctor_interval = 3", "doctor_interval = 3"),
             ("listen = '0.0.0.0:1'", "token_file"),
             ("listen = 'here'", "or off"),
