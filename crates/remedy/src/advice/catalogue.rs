@@ -4,6 +4,7 @@ mod address_space_lock;
 mod bbolt;
 mod dotnet;
 mod forks;
+mod given_back;
 mod go;
 mod interpreters;
 mod java;
@@ -11,7 +12,6 @@ mod luajit;
 mod lucene;
 mod mapped_data;
 mod postgresql;
-mod releases;
 mod startup;
 mod wasm;
 
@@ -27,13 +27,13 @@ pub(super) const ALL_ENTRIES: &[&AdviceEntry] = &[
     &dotnet::DOTNET_RETAIN_VM,
     &dotnet::DOTNET_WRITE_XOR_EXECUTE,
     &startup::DPDK_HUGEPAGES,
-    &releases::ERLANG_CARRIERS,
+    &given_back::ERLANG_CARRIERS,
     &mapped_data::FIRECRACKER_USERFAULT,
     &forks::FORK_LIBUV,
     &forks::FORK_SPAWN,
     &go::GO_COLLAPSE,
     &go::GO_MAPPED_FILE,
-    &releases::HAPROXY_TRIM,
+    &given_back::HAPROXY_TRIM,
     &java::JAVA_ARENA,
     &java::JVM_HSPERFDATA,
     &mapped_data::LMDB_READAHEAD,
@@ -41,8 +41,8 @@ pub(super) const ALL_ENTRIES: &[&AdviceEntry] = &[
     &luajit::LUAJIT_ROOM,
     &lucene::LUCENE_PREFETCH,
     &lucene::LUCENE_PRELOAD,
-    &releases::MALLOC_TRIM,
-    &releases::MARIADB_FREE,
+    &given_back::MALLOC_TRIM,
+    &given_back::MARIADB_FREE,
     &mapped_data::MILVUS_POPULATE,
     &startup::MLOCKALL_ONFAULT,
     &postgresql::POSTGRESQL_HUGE,
@@ -54,7 +54,7 @@ pub(super) const ALL_ENTRIES: &[&AdviceEntry] = &[
     &mapped_data::ROCKSDB_MMAP,
     &interpreters::RUBY_GC_COPIES,
     &address_space_lock::SMAPS_READING,
-    &releases::TCMALLOC_RELEASE,
+    &given_back::TCMALLOC_RELEASE,
     &wasm::WASMER_INSTANCES,
     &wasm::WASMTIME_POOL,
     &wasm::WASMTIME_RESIDENT,

@@ -69,6 +69,7 @@ pub(super) const SMAPS_READING: AdviceEntry = AdviceEntry {
         let told = clearing_pids(scene);
         let readers = scene.holders.iter().filter(|h| {
             h.mechanism == Mechanism::LockMmap
+                && h.holder_pid != h.pid
                 && walks_page_tables(h)
                 && !told.contains(&h.holder_pid)
         });
@@ -140,13 +141,16 @@ mod tests {
         fires_by_evidence(&REFS_CLEARING, &scene, "victim");
     }
 
-    /// Check that the holder's call fires it, and that quell's own look at the maps doesn't.
+    /// Check that the holder's call fires it, but neither quell's own look at the maps nor a program that reads its own.
     #[test]
     fn smaps_goes_by_evidence() {
         let scene = waits_for("process-exporte", "read /proc/12/smaps_rollup");
         let advised = fires_by_evidence(&SMAPS_READING, &scene, "mysqld");
         assert_eq!(advised.place, "process-exporte: read /proc/12/smaps_rollup");
         is_quiet(&SMAPS_READING, &waits_for("ps", "read /proc/12/maps"));
+        let mut own = scene;
+        own.holders[0].holder_pid = own.holders[0].pid;
+        is_quiet(&SMAPS_READING, &own);
     }
 
     /// Check that it names the threads that change the advice, and not the many that wait in mincore.
