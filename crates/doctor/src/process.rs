@@ -38,7 +38,8 @@ pub(crate) struct SharedFileMapping {
 }
 
 impl SharedFileMapping {
-    /// Whether it has the counters of a Java virtual machine: /tmp/hsperfdata_USER/PID (perfMemory_posix.cpp).
+    /// Whether it has the counters of a Java virtual machine, by its path alone: /tmp/hsperfdata_USER/PID (perfMemory_posix.cpp).
+    /// A rule of its own judges these, and those of other mapped files leave them out.
     pub(crate) fn has_java_counters(&self) -> bool {
         self.path.to_string_lossy().contains("/hsperfdata_")
     }

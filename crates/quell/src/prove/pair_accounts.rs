@@ -36,13 +36,13 @@ impl<'a> AccountJson<'a> {
     /// `None` where there is no account at all.
     pub(super) fn new(
         observed: Option<&'a AccountSummary>,
-        spent: Option<&'a PairAccounts>,
+        pair: Option<&'a PairAccounts>,
     ) -> Option<Self> {
-        let before = spent.map(|s| &s.before);
+        let before = pair.map(|p| &p.before);
         Some(Self {
             observed: observed.or(before)?,
             before,
-            after: spent.map(|s| &s.after),
+            after: pair.map(|p| &p.after),
         })
     }
 }

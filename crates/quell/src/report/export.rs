@@ -137,7 +137,7 @@ fn say_what_is_missing(trace: &Trace, no_stacks: bool) {
     }
 }
 
-/// Says how many waits and samples have no row, because they are in the account alone.
+/// Says how many waits and samples have no row: the recorder left some out, which the account has, and the probe lost the others.
 fn say_what_has_no_row(trace: &Trace) {
     let account = trace.read_tally().ok().flatten().and_then(|t| t.account);
     let lost = account.map_or(0, |a| a.lost_waits + a.lost_samples);

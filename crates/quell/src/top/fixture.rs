@@ -47,7 +47,8 @@ fn histogram_of(of: u64, n: u64) -> Histogram {
     h
 }
 
-/// An interval of one second. CPU 3 is isolated if `guarded` is true.
+/// One second of four culprits, three victims and four CPUs, of which CPU 2 hits CPU 3 most. With `guarded`, CPU 3 is isolated, and
+/// that is an alarm.
 pub(super) fn overview_interval(guarded: bool) -> LiveInterval {
     let culprits = vec![
         culprit_tally(4711, "polars", Cause::MadviseDontneed, 9000),
