@@ -4,7 +4,6 @@ use crate::rules::prelude::*;
 
 use super::common::{kernel_config, kernel_version};
 
-const RT_RUNTIME_SYSCTL: &str = "kernel.sched_rt_runtime_us";
 const RT_RUNTIME_FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const RT_PERIOD_FILE: &str = "/proc/sys/kernel/sched_rt_period_us";
 /// There with CONFIG_RT_GROUP_SCHED, which keeps the old way (cgroup v1).
@@ -67,7 +66,7 @@ fn check_sys_rt(look: &SystemView<'_>) -> CheckResult {
         Some(n) if throttles == Some(true) => CheckResult::hazard(format!(
             "{n} threads run by SCHED_FIFO or SCHED_RR, for no more than {us} µs of each period"
         ))
-        .with_fix(Fix::set_sysctl(RT_RUNTIME_SYSCTL, "-1")),
+        .with_fix(Fix::set_sysctl("kernel.sched_rt_runtime_us", "-1")),
         Some(n) if serves => serve_hazard(look, n, &servers),
         Some(_) => CheckResult::unknown(
             "whether this kernel pauses them can't be read (CONFIG_RT_GROUP_SCHED)",

@@ -2,7 +2,6 @@
 
 use crate::rules::prelude::*;
 
-const TIMER_MIGRATION_SYSCTL: &str = "kernel.timer_migration";
 const TIMER_MIGRATION_FILE: &str = "/proc/sys/kernel/timer_migration";
 
 pub(super) const SYS_TIMER: AuditRule = AuditRule {
@@ -22,7 +21,7 @@ fn check_sys_timer(look: &SystemView<'_>) -> CheckResult {
     let checked = match (value.number(), &value) {
         (Some(0), _) => CheckResult::ok("timers stay where they were set"),
         (Some(1), _) => CheckResult::hazard("timers move to CPUs that are busy")
-            .with_fix(Fix::set_sysctl(TIMER_MIGRATION_SYSCTL, "0")),
+            .with_fix(Fix::set_sysctl("kernel.timer_migration", "0")),
         (None, FileValue::Absent) => CheckResult::ok("this kernel moves no timers"),
         _ => CheckResult::unknown("the setting can't be read"),
     };

@@ -4,7 +4,6 @@ use crate::rules::prelude::*;
 
 use super::common::{ISOLATED_CPUS_FILE, NOHZ_FULL_FILE, cpu_list, cpus_without, kernel_version};
 
-const STAT_INTERVAL_SYSCTL: &str = "vm.stat_interval";
 const STAT_INTERVAL_FILE: &str = "/proc/sys/vm/stat_interval";
 /// Seconds, as tuned's realtime profiles set it.
 const ENOUGH_INTERVAL_S: i64 = 10;
@@ -34,7 +33,7 @@ fn check_sys_stat(look: &SystemView<'_>) -> CheckResult {
             CheckResult::ok("the CPUs that are set apart are left out (Linux 6.5 and later)")
         }
         (Some(seconds), _) => CheckResult::hazard(format!("every {seconds} s")).with_fix(
-            Fix::set_sysctl(STAT_INTERVAL_SYSCTL, ENOUGH_INTERVAL_S.to_string()),
+            Fix::set_sysctl("vm.stat_interval", ENOUGH_INTERVAL_S.to_string()),
         ),
         (None, FileValue::Absent) => CheckResult::ok("this kernel has none (one CPU)"),
         (None, _) => CheckResult::unknown("the setting can't be read"),

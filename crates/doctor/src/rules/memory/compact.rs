@@ -2,7 +2,6 @@
 
 use crate::rules::prelude::*;
 
-const COMPACTION_SYSCTL: &str = "vm.compaction_proactiveness";
 const COMPACTION_FILE: &str = "/proc/sys/vm/compaction_proactiveness";
 
 pub(super) const SYS_COMPACT: AuditRule = AuditRule {
@@ -22,7 +21,7 @@ fn check_sys_compact(look: &SystemView<'_>) -> CheckResult {
     let checked = match (value.number(), &value) {
         (Some(0), _) => CheckResult::ok("switched off"),
         (Some(n), _) => CheckResult::hazard(format!("on, with {n} of 100"))
-            .with_fix(Fix::set_sysctl(COMPACTION_SYSCTL, "0")),
+            .with_fix(Fix::set_sysctl("vm.compaction_proactiveness", "0")),
         (None, FileValue::Absent) => CheckResult::ok("this kernel has none (before 5.9)"),
         (None, _) => CheckResult::unknown("the setting can't be read"),
     };

@@ -4,7 +4,6 @@ use crate::rules::prelude::*;
 
 use super::common;
 
-const UNEVICTABLE_SYSCTL: &str = "vm.compact_unevictable_allowed";
 const UNEVICTABLE_FILE: &str = "/proc/sys/vm/compact_unevictable_allowed";
 
 pub(super) const SYS_COMPACT_MLOCK: AuditRule = AuditRule {
@@ -26,7 +25,7 @@ fn check_sys_compact_mlock(look: &SystemView<'_>) -> CheckResult {
     let checked = match (value.number(), &value) {
         (Some(0), _) => CheckResult::ok("locked pages stay where they are"),
         (Some(1), _) => CheckResult::hazard(format!("locked pages may be moved{now}"))
-            .with_fix(Fix::set_sysctl(UNEVICTABLE_SYSCTL, "0")),
+            .with_fix(Fix::set_sysctl("vm.compact_unevictable_allowed", "0")),
         (None, FileValue::Absent) => CheckResult::ok("this kernel has no compaction"),
         _ => CheckResult::unknown("the setting can't be read"),
     };

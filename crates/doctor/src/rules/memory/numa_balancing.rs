@@ -4,7 +4,6 @@ use crate::rules::prelude::*;
 
 use super::common;
 
-const NUMA_BALANCING_SYSCTL: &str = "kernel.numa_balancing";
 const NUMA_BALANCING_FILE: &str = "/proc/sys/kernel/numa_balancing";
 
 pub(super) const SYS_NUMABAL: AuditRule = AuditRule {
@@ -42,7 +41,7 @@ fn check_sys_numabal(look: &SystemView<'_>) -> CheckResult {
 fn judge_numa_mode(mode: i64, nodes: Option<usize>) -> CheckResult {
     let hazard = |said: String| {
         CheckResult::hazard(said)
-            .with_fix(Fix::set_sysctl(NUMA_BALANCING_SYSCTL, "0"))
+            .with_fix(Fix::set_sysctl("kernel.numa_balancing", "0"))
             .with_fix(Fix::Cmdline("numa_balancing=disable".to_owned()))
     };
     match nodes {

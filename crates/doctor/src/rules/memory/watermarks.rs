@@ -4,9 +4,7 @@ use crate::rules::prelude::*;
 
 use super::common;
 
-const BOOST_SYSCTL: &str = "vm.watermark_boost_factor";
 const BOOST_FILE: &str = "/proc/sys/vm/watermark_boost_factor";
-const SCALE_SYSCTL: &str = "vm.watermark_scale_factor";
 const SCALE_FILE: &str = "/proc/sys/vm/watermark_scale_factor";
 const MIN_FREE_FILE: &str = "/proc/sys/vm/min_free_kbytes";
 /// Of 10,000 of a node's memory: kswapd begins so much before programs must help. The default is 10.
@@ -48,7 +46,7 @@ fn check_sys_wmark(look: &SystemView<'_>) -> CheckResult {
     let stalls = common::total_growth(look, &STALL_COUNTERS);
     // of 10,000 of the high watermark
     let boosted = |checked: CheckResult| match factor {
-        Some(n) if n > 0 => checked.with_fix(Fix::set_sysctl(BOOST_SYSCTL, "0")),
+        Some(n) if n > 0 => checked.with_fix(Fix::set_sysctl("vm.watermark_boost_factor", "0")),
         _ => checked,
     };
     let checked = match (stalls, factor) {
@@ -57,9 +55,10 @@ fn check_sys_wmark(look: &SystemView<'_>) -> CheckResult {
                 .with_severity(Severity::High);
             let checked = boosted(checked);
             let checked = match scale.number() {
-                Some(scale) if scale < ENOUGH_SCALE => {
-                    checked.with_fix(Fix::set_sysctl(SCALE_SYSCTL, ENOUGH_SCALE.to_string()))
-                }
+                Some(scale) if scale < ENOUGH_SCALE => checked.with_fix(Fix::set_sysctl(
+                    "vm.watermark_scale_factor",
+                    ENOUGH_SCALE.to_string(),
+                )),
                 _ => checked,
             };
             checked.with_advice(

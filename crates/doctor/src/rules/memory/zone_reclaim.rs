@@ -2,7 +2,6 @@
 
 use crate::rules::prelude::*;
 
-const ZONE_RECLAIM_SYSCTL: &str = "vm.zone_reclaim_mode";
 const ZONE_RECLAIM_FILE: &str = "/proc/sys/vm/zone_reclaim_mode";
 
 pub(super) const SYS_ZRECLAIM: AuditRule = AuditRule {
@@ -23,7 +22,7 @@ fn check_sys_zreclaim(look: &SystemView<'_>) -> CheckResult {
     let checked = match (value.number(), &value) {
         (Some(0), _) => CheckResult::ok("switched off"),
         (Some(mode), _) => CheckResult::hazard(format!("on (mode {mode})"))
-            .with_fix(Fix::set_sysctl(ZONE_RECLAIM_SYSCTL, "0")),
+            .with_fix(Fix::set_sysctl("vm.zone_reclaim_mode", "0")),
         (None, FileValue::Absent) => CheckResult::ok("this kernel has none (no NUMA)"),
         (None, _) => CheckResult::unknown("the setting can't be read"),
     };
