@@ -8,7 +8,7 @@ use super::Comparison;
 use super::accounts::{ComparedAccounts, are_apart};
 use super::change::{ComparedRow, Presence, relative_change};
 use crate::show::style::{BOLD, DIM, heading};
-use crate::show::table::{Table, clean, plain};
+use crate::show::table::{Table, clean, plain, say_how_many_more};
 use crate::show::units::{self, count, percent, rate_per_second, time, time_or_dash, time_rate};
 
 /// The line that every comparison of two recordings ends with.
@@ -127,10 +127,7 @@ fn write_accounts(out: &mut String, c: &Comparison, top: usize) {
         );
     }
     out.push_str(&t.text());
-    let left = accounts.mechanisms.len().saturating_sub(top);
-    if left > 0 {
-        let _ = writeln!(out, "  {DIM}and {left} more{DIM:#}");
-    }
+    say_how_many_more(out, accounts.mechanisms.len(), top);
     if in_brackets {
         let _ = writeln!(
             out,

@@ -141,15 +141,12 @@ impl<'a> Places<'a> {
             )
             .collect();
         rows.sort_by(|a, b| {
-            let key = |s: &ShootdownSource| {
-                (
-                    s.cause,
-                    s.region.clone(),
-                    s.caller_module.clone(),
-                    s.caller_symbol.clone(),
-                )
-            };
-            (b.shootdowns, key(a)).cmp(&(a.shootdowns, key(b)))
+            let most_first = b.shootdowns.cmp(&a.shootdowns);
+            most_first
+                .then_with(|| a.cause.cmp(&b.cause))
+                .then_with(|| a.region.cmp(&b.region))
+                .then_with(|| a.caller_module.cmp(&b.caller_module))
+                .then_with(|| a.caller_symbol.cmp(&b.caller_symbol))
         });
         rows
     }

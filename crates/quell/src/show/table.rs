@@ -101,7 +101,7 @@ impl Table {
 }
 
 /// Says how many rows a table leaves out.
-pub(super) fn say_how_many_more(out: &mut String, all: usize, top: usize) {
+pub(crate) fn say_how_many_more(out: &mut String, all: usize, top: usize) {
     if all > top {
         let _ = writeln!(out, "  {DIM}and {} more{DIM:#}", count((all - top) as u64));
     }

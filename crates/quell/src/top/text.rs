@@ -12,7 +12,7 @@ use super::state::{Pane, sorted_grid};
 use crate::show;
 use crate::show::style::{BOLD, DIM, heading};
 use crate::show::summary::{missing_notes, short_quantiles_text};
-use crate::show::table::{Table, plain};
+use crate::show::table::{Table, plain, say_how_many_more};
 use crate::show::units::{count, rate, time, time_rate};
 
 const ALARM_STYLE: Style = Style::new()
@@ -119,10 +119,7 @@ fn write_table(out: &mut String, grid: &Grid, top: usize) {
         t.row(line.cells.iter().map(|c| plain(c)).collect());
     }
     out.push_str(&t.text());
-    if grid.lines.len() > top {
-        let left = count((grid.lines.len() - top) as u64);
-        let _ = writeln!(out, "  {DIM}and {left} more{DIM:#}");
-    }
+    say_how_many_more(out, grid.lines.len(), top);
 }
 
 fn write_matrix(out: &mut String, interval: &LiveInterval, top: usize) {
