@@ -123,8 +123,10 @@ fn time_each(m: &MechanismRow) -> Option<String> {
     if let Some(dearest) = dearest_fork(m) {
         return Some(dearest);
     }
+    // One sample or two say nothing of four events.
+    let is_sure = m.ci95[0].saturating_mul(2) >= m.cpu_ns;
     let each = m.cpu_ns.checked_div(m.count)?;
-    counted.then(|| format!("{} each", time(each)))
+    (counted && is_sure).then(|| format!("{} each", time(each)))
 }
 
 /// The process with the largest forks, where several fork: an average over all would hide a large fork among a shell's

@@ -58,12 +58,16 @@ fn write_totals(out: &mut String, s: &TallySummary) {
         "shootdowns".into(),
         format!("{} a second, {}", count(rate), full_share_text(s)),
     ]);
-    let each = share_of(s.victims, s.shootdowns);
-    t.row(vec![
-        count(s.victims),
-        "victims".into(),
-        format!("{each:.2} a shootdown"),
-    ]);
+    // Without one, nobody waited and nothing was lost: five rows of zeros would say it once more each.
+    let has_none = s.shootdowns == 0 && s.victims == 0;
+    if !has_none {
+        let each = share_of(s.victims, s.shootdowns);
+        t.row(vec![
+            count(s.victims),
+            "victims".into(),
+            format!("{each:.2} a shootdown"),
+        ]);
+    }
     if s.empty_sends > 0 {
         t.row(vec![
             count(s.empty_sends),
@@ -71,14 +75,16 @@ fn write_totals(out: &mut String, s: &TallySummary) {
             "flushes that found no CPU to interrupt".into(),
         ]);
     }
-    for (q, name) in [
-        (&s.wait_ns, "wait of culprits"),
-        (&s.delay_ns, "delay of victims"),
-        (&s.stall_ns, "stall of victims"),
-    ] {
-        t.row(vec![time(q.sum), name.into(), quantiles_text(q)]);
+    if !has_none {
+        for (q, name) in [
+            (&s.wait_ns, "wait of culprits"),
+            (&s.delay_ns, "delay of victims"),
+            (&s.stall_ns, "stall of victims"),
+        ] {
+            t.row(vec![time(q.sum), name.into(), quantiles_text(q)]);
+        }
+        t.row(lost_share(s));
     }
-    t.row(lost_share(s));
     // The first line of the table is its empty heading.
     out.push_str(t.text().trim_start_matches('\n'));
 }
@@ -113,7 +119,7 @@ fn cpus_text(s: &TallySummary) -> String {
 
 fn full_share_text(s: &TallySummary) -> String {
     if s.shootdowns == 0 {
-        return "none full".to_owned();
+        return "none to wait for".to_owned();
     }
     let ranged = s.shootdowns - s.full.min(s.shootdowns);
     let full = format!("{} full", percent(share_of(s.full, s.shootdowns)));
@@ -306,6 +312,23 @@ fn write_footer(out: &mut String, s: &TallySummary) {
 mod tests {
     use super::*;
     use quell_event::tally_summary::StackRow;
+
+    /// Check that without a shootdown one row says so, and that with one all rows are there.
+    #[test]
+    fn no_rows_of_zeros() {
+        let totals = |shootdowns: u64| {
+            let mut out = String::new();
+            let s = TallySummary {
+                shootdowns,
+                victims: shootdowns,
+                ..TallySummary::default()
+            };
+            write_totals(&mut out, &s);
+            out.lines().filter(|l| !l.trim().is_empty()).count()
+        };
+        assert_eq!(totals(0), 1);
+        assert_eq!(totals(3), 6);
+    }
 
     /// Check that records without room are not reported as missing, and that the others are.
     #[test]
