@@ -84,7 +84,7 @@ impl<'a> SystemView<'a> {
         self.cpuinfo.get_or_init(|| self.file("/proc/cpuinfo"))
     }
 
-    /// Whether the first CPU has a flag; `None` if /proc/cpuinfo can't be read.
+    /// Whether the first CPU has a flag; `None` if /proc/cpuinfo can't be read, or has no line of flags, as on other processors.
     pub(crate) fn cpu_flag(&self, flag: &str) -> Option<bool> {
         let line = self
             .cpuinfo()

@@ -53,7 +53,7 @@ impl Batch {
         done: 0,
     };
 
-    /// Begins anew.
+    /// Empties it. The table has been told of what it held before, and each other field is written again before it is read.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
     }

@@ -6,7 +6,8 @@ pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// A value that only the holder of a lock may look at.
+/// A value that one thread at a time may look at: who uses it holds the lock, or the claim, that lies beside it. Nothing but loom
+/// checks that.
 #[cfg(not(loom))]
 pub(crate) struct Guarded<T>(core::cell::UnsafeCell<T>);
 #[cfg(loom)]

@@ -36,7 +36,9 @@ pub fn write_log(all: &[Turns<'_>], wall_ns: u64, out: &mut dyn Write) -> anyhow
     let start = UNIX_EPOCH + Duration::from_nanos(wall_ns);
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("[Histogram log format version 1.3]")
-        .add_comment("[Values are nanoseconds of two digits, Interval_Max is microseconds]")
+        .add_comment(
+            "[Values are nanoseconds, rounded down to two digits, Interval_Max is microseconds]",
+        )
         .with_start_time(start)
         .with_base_time(start)
         .with_max_value_divisor(NS_PER_MAX)

@@ -102,6 +102,8 @@ fn judge_few_rounds(valid: usize, asked: &ArmComparison<'_>) -> (LabVerdict, Str
     (LabVerdict::TooNoisy, why)
 }
 
+/// Operations below which nobody looked: of a victim that spins unless they were busy for `BUSY_ENOUGH_NS` or had enough events,
+/// of one that sleeps always.
 fn min_ops(timing: OperationTiming) -> u64 {
     match timing {
         OperationTiming::Repeated | OperationTiming::Slow { .. } => MIN_OPS,

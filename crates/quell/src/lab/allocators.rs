@@ -133,6 +133,7 @@ fn library_name(library: &Path) -> String {
 /// The column in which [`experiment_row`] has the faults of an operation.
 const FAULTS_COLUMN: usize = 4;
 
+/// The table, with a row for each allocator, and the operation that was measured; [`experiment_row`] says what the cells are.
 fn allocators_text(rows: &[AllocatorRow]) -> String {
     let mut table = Table::new(&[
         "allocator",

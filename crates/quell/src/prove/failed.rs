@@ -43,7 +43,7 @@ pub(crate) enum FailureKind {
 }
 
 impl BadEnd {
-    /// The reason in a word or two: `SIGSEGV`.
+    /// The reason in a word or two, for `why` in JSON: `SIGSEGV`.
     pub(crate) fn short_reason(&self) -> String {
         match &self.how {
             FailureKind::Ended(Status::Signal(signal)) => signals::name(*signal),

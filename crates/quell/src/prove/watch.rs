@@ -15,7 +15,7 @@ use crate::subject::Subject;
 pub(crate) trait RunWatcher {
     /// Adds a process before it runs.
     fn add(&mut self, pid: u32) -> anyhow::Result<()>;
-    /// Starts the run: earlier counts are of a server that got ready, and don't belong to it.
+    /// Called once a server is ready and before its load, and never for a command: what was counted until then is left out.
     fn begin(&mut self) -> anyhow::Result<()>;
     /// Does the work that has come up, and returns the time until there may be more.
     fn step(&mut self) -> anyhow::Result<Duration>;

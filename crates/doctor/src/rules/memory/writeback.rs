@@ -73,7 +73,8 @@ fn narrower_limits(name: &str) -> Vec<Fix> {
     ]
 }
 
-/// Whether dirty pages of mapped files are written back: seen to be, or those of the process may be.
+/// Whether dirty pages of mapped files are written back: the trace has shootdowns by writeback, whoever made them, or the process
+/// has such a mapping. `None` without a process, or where a file system can't be asked.
 fn are_maps_written_back(look: &SystemView<'_>) -> (Option<bool>, Option<FileReading>) {
     let seen = look
         .evidence
