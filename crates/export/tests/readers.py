@@ -251,9 +251,10 @@ def times(totals, report):
             lines = [line.split() for line in file if line.strip() and line[0] != "#"]
         same(f"hgrm: {tag}", lines[0], ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"])
         for value, percentile, count, *_ in lines[1:]:
-            # the two writers round a percentile to a count each in its way: a neighbour will do
+            # the two writers round a percentile to a count each in its way: a neighbour will do, which of few is more than a bit away
             at, ns = float(percentile) * 100, float(value) * 1000
-            low, high = (whole.get_value_at_percentile(min(100, max(0, at + by))) for by in (-0.05, 0.05))
+            beside = max(0.05, 100 / whole.get_total_count())
+            low, high = (whole.get_value_at_percentile(min(100, max(0, at + by))) for by in (-beside, beside))
             if not low * 0.998 - 1 <= ns <= high * 1.002 + 1:
                 sys.exit(f"hgrm: {tag} at {percentile}: found {ns}, expected {low} to {high}")
         same(f"hgrm: {tag} count", int(lines[-1][2]), whole.get_total_count())
