@@ -24,7 +24,7 @@ def matrix(b: Browser, box: str, result: dict) -> None:
     for name in words.SEEN:
         arm = result["arms"][name]
         for cls in words.CLASSES:
-            gaps = [taken["gaps"] for taken in arm["by"] if taken["class"] == cls]
+            gaps = [taken["gaps"] for taken in arm.get("by", []) if taken["class"] == cls]
             same(sum(gaps), arm["gaps"].get(cls, [0])[0], f"{box}: gaps of class {cls} in {name}")
     heads = texts(b, f"{box} .matrix thead th")
     same(heads, ["who, and why"] + [f"victim, {name}" for name in words.SEEN], f"{box}: columns of who took what")
