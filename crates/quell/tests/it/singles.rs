@@ -84,16 +84,20 @@ fn waits_are_told_one_by_one() {
     let account = recorded.account();
     assert_eq!(account.lost_waits, 0);
     let tid = recorded.number("tid");
-    let mine: Vec<WaitRow> = recorded
-        .waits()
-        .into_iter()
-        .filter(|w| u64::from(w.tid) == tid && w.mechanism == Some(Mechanism::LockMmap))
-        // its code may have to come into memory too
-        .filter(|w| w.syscall == MINCORE)
-        .collect();
+    let of_thread = recorded.waits().into_iter();
+    let (mine, others): (Vec<WaitRow>, Vec<WaitRow>) = of_thread
+        .filter(|w| u64::from(w.tid) == tid)
+        .partition(|w| w.mechanism == Some(Mechanism::LockMmap) && w.syscall == MINCORE);
     let known = recorded.number("waits");
     assert!(known >= 30, "it waited {known} times");
-    assert_eq!(mine.len() as u64, known, "{mine:#?}");
+    // The kernel's count has each of these, and those in which a page of its code had to come back into memory.
+    let least = known.saturating_sub(others.len() as u64);
+    assert!(
+        (least..=known).contains(&(mine.len() as u64)),
+        "{} of {known}, and {} others: {mine:#?}",
+        mine.len(),
+        others.len()
+    );
     let slept: u64 = mine.iter().map(|w| w.wait_ns).sum();
     let by_clock = recorded.number("waited_ns");
     assert!(slept <= by_clock, "{slept} ns of {by_clock}");
