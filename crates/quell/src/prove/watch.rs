@@ -15,7 +15,8 @@ use crate::subject::Subject;
 pub(crate) trait RunWatcher {
     /// Adds a process before it runs.
     fn add(&mut self, pid: u32) -> anyhow::Result<()>;
-    /// Called once a server is ready and before its load, and never for a command: what was counted until then is left out.
+    /// Called once a server is ready and before its load, and never for a command. Counts leave out what came before, and a
+    /// recording keeps it.
     fn begin(&mut self) -> anyhow::Result<()>;
     /// Does the work that has come up, and returns the time until there may be more.
     fn step(&mut self) -> anyhow::Result<Duration>;
