@@ -9,7 +9,8 @@ export CARGO_TARGET_DIR=$PWD/target
 
 # Everything that the scripts say goes to stderr: stdout is for what was asked for.
 say() { printf '%s\n' "$*" >&2; }
-step() { printf '\n==> %s\n' "$*" >&2; }
+# With the minutes since the script began, so that a log shows where its time went.
+step() { printf '\n==> %s (%d min)\n' "$*" $((SECONDS / 60)) >&2; }
 fail() {
 	say "$*"
 	exit 1
