@@ -281,17 +281,33 @@ impl CodeFiles {
         self.root.join(format!("proc/{living}"))
     }
 
+    /// Opens the file behind a mapping.
+    ///
+    /// Its path is the first way. To look a link of map_files up, the kernel takes the lock of the process's address space
+    /// several times (fs/proc/base.c: map_files_d_revalidate, proc_map_files_lookup, map_files_get_link), and if this thread is preempted
+    /// meanwhile, the page faults and mmap(2) of the process wait for it. The path leads to the same file as long as the file has
+    /// that name and the device numbers its files by itself; else only the link tells.
     fn open_mapped_file(&self, pid: u32, mapping: &Mapping, path: &Path) -> Option<File> {
         let process = self.process_folder(pid);
-        let link = process.join("map_files").join(mapping.map_file_name());
-        open_files::open_mapped(&link).ok().or_else(|| {
-            // Without the right to follow the link, the file is opened by its path, as the process sees it.
-            let root = open_files::open_folder(&process.join("root")).ok()?;
-            let file = open_files::open_within(root, path).ok()?;
-            let meta = file.metadata().ok()?;
-            is_same_inode(device_number(mapping), mapping.inode, &meta).then_some(file)
-        })
+        let by_path = || open_same_file(&process, mapping, path);
+        let by_link = || {
+            let link = process.join("map_files").join(mapping.map_file_name());
+            open_files::open_mapped(&link).ok()
+        };
+        if !mapping.deleted && is_named_device(device_number(mapping)) {
+            return by_path().or_else(by_link);
+        }
+        // Without the right to follow the link, the path is better than nothing.
+        by_link().or_else(by_path)
     }
+}
+
+/// Opens the file at a path as the process sees it, if it is the mapped one.
+fn open_same_file(process: &Path, mapping: &Mapping, path: &Path) -> Option<File> {
+    let root = open_files::open_folder(&process.join("root")).ok()?;
+    let file = open_files::open_within(root, path).ok()?;
+    let meta = file.metadata().ok()?;
+    is_same_inode(device_number(mapping), mapping.inode, &meta).then_some(file)
 }
 
 impl KnownFile {
@@ -334,9 +350,13 @@ fn read_build_id(file: &File) -> io::Result<Option<String>> {
 /// Btrfs and overlayfs tell stat(2) another device than /proc/PID/maps (both without a major number),
 /// so between such the inode alone decides.
 fn is_same_inode(dev: u64, inode: u64, meta: &Metadata) -> bool {
-    let unnamed = |dev| libc::major(dev) == 0;
-    let devices = dev == meta.dev() || (unnamed(dev) && unnamed(meta.dev()));
+    let devices = dev == meta.dev() || !(is_named_device(dev) || is_named_device(meta.dev()));
     inode != 0 && inode == meta.ino() && devices
+}
+
+/// Whether a device has a major number, and with it one meaning in stat(2) and in /proc/PID/maps.
+fn is_named_device(dev: u64) -> bool {
+    libc::major(dev) != 0
 }
 
 #[cfg(test)]

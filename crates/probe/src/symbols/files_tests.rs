@@ -38,6 +38,46 @@ fn files_are_held() {
     assert!(starts_as_elf(files.held_file(number).unwrap()));
 }
 
+/// Check that the links of map_files, each of which takes the lock of the process's address space, are left alone while the path
+/// leads to the mapped file, and are asked where its name is gone or another file has it.
+#[test]
+fn links_are_asked_last() {
+    let root = tempfile::tempdir().unwrap();
+    let inside = root.path().join("proc/1/root");
+    let links = root.path().join("proc/1/map_files");
+    std::fs::create_dir_all(&inside).unwrap();
+    std::fs::create_dir_all(&links).unwrap();
+    let (named, linked) = (inside.join("file"), root.path().join("linked"));
+    std::fs::write(&named, with_build_id(1)).unwrap();
+    std::fs::write(&linked, with_build_id(2)).unwrap();
+    let mut mapping = own();
+    mapping.path = Some("/file".into());
+    std::os::unix::fs::symlink(&linked, links.join(mapping.map_file_name())).unwrap();
+    let named = std::fs::metadata(&named).unwrap();
+    let other = named.ino() + 1;
+    let real = (libc::major(named.dev()), libc::minor(named.dev()));
+    let ids = ["0101010101010101", "0202020202020202"];
+    for (dev, inode, deleted, expected) in [
+        ((8, 1), named.ino(), false, ids[1]),
+        (real, named.ino(), true, ids[1]),
+        (real, other, false, ids[1]),
+        (
+            real,
+            named.ino(),
+            false,
+            if real.0 == 0 { ids[1] } else { ids[0] },
+        ),
+        // several subvolumes may have this number
+        ((0, 40), named.ino(), false, ids[1]),
+    ] {
+        (mapping.dev, mapping.inode, mapping.deleted) = (dev, inode, deleted);
+        let mut files = CodeFiles::new(root.path());
+        files.hold_file(1, &mapping).unwrap();
+        let id = files.build_id(1, &mapping);
+        assert_eq!(id.as_deref(), Some(expected), "{dev:?} {inode} {deleted}");
+    }
+}
+
 /// Check that another file under the same name is not taken for the one that was mapped.
 #[test]
 fn others_are_not_taken() {
