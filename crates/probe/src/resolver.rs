@@ -59,11 +59,11 @@ struct ProcessSnapshot {
     taken: Instant,
     /// When they were first read.
     first: Instant,
-    /// How long reading them took.
+    /// How long reading them took, with the wait for the lock.
     took: Duration,
     /// The process is none of those that are watched.
     stranger: bool,
-    /// How long to wait before they are read again for a frame outside of them: longer each time that nothing new was found,
+    /// How long to wait before they are read again for a frame outside of them: longer each time that no new code was found,
     /// because a frame that is no code is never found.
     wait: Duration,
 }
@@ -71,7 +71,13 @@ struct ProcessSnapshot {
 impl ProcessSnapshot {
     /// How old they must be to be read again because an address was not found in them.
     fn reread_after(&self) -> Duration {
-        (self.took * MAX_READING_PART).clamp(self.wait, REREAD_BOUNDS[1])
+        self.shortest_pause().max(self.wait)
+    }
+
+    /// How long they are left alone at least, so that reading takes the part of the time that it may. It takes longer the more
+    /// threads want the lock, and these are left alone for longer.
+    fn shortest_pause(&self) -> Duration {
+        (self.took * MAX_READING_PART).min(REREAD_BOUNDS[1])
     }
 }
 
@@ -112,14 +118,12 @@ impl StackResolver {
     }
 
     /// Makes sure that the mappings of a process have been read once, and again if they are older
-    /// than `age`. Takes hold of its files too, because the way to them ends with the process.
+    /// than `age` and reading them takes no larger part of the time than it may; with an age of zero in any case. Takes hold of
+    /// its files too, because the way to them ends with the process.
     pub fn read_mappings(&mut self, pid: u32, age: Duration) {
-        if pid == 0
-            || self
-                .snapshots
-                .get(&pid)
-                .is_some_and(|s| s.taken.elapsed() < age)
-        {
+        let is_fresh =
+            |s: &ProcessSnapshot| !age.is_zero() && s.taken.elapsed() < age.max(s.shortest_pause());
+        if pid == 0 || self.snapshots.get(&pid).is_some_and(is_fresh) {
             return;
         }
         if self.snapshots.len() >= self.cleanup_at {
@@ -129,6 +133,7 @@ impl StackResolver {
         let t_ns = monotonic_ns();
         let began = Instant::now();
         let read = maps::read(&self.root, pid);
+        let took = began.elapsed();
         let forbidden = read.as_ref().is_err_and(is_forbidden);
         let read = read.unwrap_or_default();
         let first = !self.snapshots.contains_key(&pid);
@@ -161,18 +166,30 @@ impl StackResolver {
         known.stranger = stranger;
         if other_maps {
             known.t_ns = t_ns;
-            known.wait = REREAD_BOUNDS[0];
-        } else {
-            known.wait = (known.wait * 2).min(REREAD_BOUNDS[1]);
         }
-        for mapping in read.iter().filter(|m| m.perms.exec) {
+        known.wait = match code_mappings(&read).ne(code_mappings(&known.maps)) {
+            true => REREAD_BOUNDS[0],
+            false => (known.wait * 2).min(REREAD_BOUNDS[1]),
+        };
+        for mapping in code_mappings(&read) {
             self.files.hold_file(pid, mapping);
         }
         if read.iter().any(Mapping::is_made_at_run_time) {
             self.jits.follow_process(&self.root, pid);
         }
         known.maps = read;
-        known.took = began.elapsed();
+        known.took = took;
+    }
+
+    /// Makes sure that the mappings of a process have been read, and again if one of these addresses of code is not in them: it may
+    /// lie in a library that was loaded since.
+    pub(crate) fn cover_addresses(&mut self, pid: u32, addresses: &[u64]) {
+        self.read_mappings(pid, Duration::MAX);
+        let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
+        let incomplete = self.snapshots.get(&pid).filter(|s| uncovered(&s.maps));
+        if let Some(again) = incomplete.map(ProcessSnapshot::reread_after) {
+            self.read_mappings(pid, again);
+        }
     }
 
     /// Forgets the mappings of processes that have ended: a build starts thousands.
@@ -310,12 +327,7 @@ impl StackResolver {
         caller: u64,
     ) -> TracedStack {
         let cut = is_cut(&addresses);
-        self.read_mappings(pid, Duration::MAX);
-        let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
-        let incomplete = self.snapshots.get(&pid).filter(|s| uncovered(&s.maps));
-        if let Some(again) = incomplete.map(ProcessSnapshot::reread_after) {
-            self.read_mappings(pid, again);
-        }
+        self.cover_addresses(pid, &addresses);
         let maps = self.snapshots.get(&pid).map_or(&[][..], |s| &s.maps);
         // A wrapper such as libc's madvise() keeps no frame pointer, so the walk misses its caller,
         // whose return address lies on top of the stack. The word is taken only if a call precedes it.
@@ -496,6 +508,11 @@ fn kernel_frames(addresses: &[u64], names: Option<&[Option<String>]>) -> Vec<Sta
 /// go with every allocation, and a report names the code that unmaps them.
 fn named_mappings(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     maps.iter().filter(|m| m.path.is_some())
+}
+
+/// The mappings of code.
+fn code_mappings(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
+    maps.iter().filter(|m| m.perms.exec)
 }
 
 /// The executable mapping at an address.

@@ -15,8 +15,6 @@ use crate::{hit, little_memory};
 /// A program may be over within this time, and its functions have names only while it lives: quell looks more often then.
 const EARLY_TIME: Duration = Duration::from_secs(1);
 const EARLY_NAP: Duration = Duration::from_millis(5);
-/// How old its mappings may be meanwhile. They are not read more often, because its threads wait for its lock while they are.
-const EARLY_AGE: Duration = Duration::from_millis(20);
 /// How long a reader sleeps later, when only the ring must not fill up.
 const STEADY_NAP: Duration = Duration::from_millis(100);
 
@@ -92,7 +90,7 @@ impl Accountant {
         // The read is bounded, and the rest comes with the next step.
         self.accounting.read_records()?;
         if self.began.elapsed() < EARLY_TIME {
-            self.accounting.read_mappings(resolver, EARLY_AGE);
+            self.accounting.read_mappings(resolver);
             self.accounting.follow_stacks(resolver)?;
         } else {
             self.accounting.follow_stacks(resolver)?;

@@ -15,7 +15,6 @@ use std::cell::RefCell;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
 use quell_event::Account;
@@ -213,10 +212,10 @@ impl Accounting {
         self.ring.read_records(MAX_ACCOUNT_RECORDS_AT_ONCE)
     }
 
-    /// Reads the mappings of the processes that new user stacks are from, unless they were read within `age`. That can't wait,
+    /// Reads the mappings of the processes that new user stacks are from, unless the known ones cover them. That can't wait,
     /// because a process takes its mappings with it when it ends.
-    pub fn read_mappings(&self, resolver: &mut StackResolver, age: Duration) {
-        self.totals.borrow_mut().read_mappings(resolver, age);
+    pub fn read_mappings(&self, resolver: &mut StackResolver) {
+        self.totals.borrow_mut().read_mappings(resolver);
     }
 
     /// Unwinds the stacks whose pieces came since the last call.

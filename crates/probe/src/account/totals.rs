@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use libbpf_rs::MapHandle;
 use quell_event::trace::{StackCost, StackFrame, StackKind, TracedStack};
@@ -496,15 +495,11 @@ impl AccountTotals {
         id
     }
 
-    /// Reads the mappings of processes with new stacks, if the known ones are older than `age`. That can't wait, because the
-    /// processes may end.
-    pub(super) fn read_mappings(&mut self, resolver: &mut StackResolver, age: Duration) {
-        let mut last = 0;
+    /// Reads the mappings of processes with new stacks, again where a stack leads out of the known ones. That can't wait, because the
+    /// processes may end. Of a stack that is still to be unwound no address is known, and unwinding looks by itself.
+    pub(super) fn read_mappings(&mut self, resolver: &mut StackResolver) {
         for new in &self.unresolved[self.maps_seen.min(self.unresolved.len())..] {
-            if new.pid != last {
-                last = new.pid;
-                resolver.read_mappings(new.pid, age);
-            }
+            resolver.cover_addresses(new.pid, &new.addresses);
         }
         self.maps_seen = self.unresolved.len();
     }
