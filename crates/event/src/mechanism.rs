@@ -73,7 +73,7 @@ mechanisms! {
     Exit = "exit",
     /// The old address space is torn down by `execve(2)`, and the new one is made.
     Exec = "exec",
-    /// The culprit of a shootdown waits until the other CPUs have flushed their TLBs.
+    /// The culprit of a shootdown looks for the CPUs that have to flush their TLBs, interrupts them and waits until they have.
     ShootdownWait = "shootdown.wait",
     /// A CPU is interrupted by a shootdown: hits times what one takes on this machine.
     ShootdownHit = "shootdown.hit",
