@@ -37,8 +37,10 @@ const REREAD_BOUNDS: [Duration; 2] = [Duration::from_millis(2), Duration::from_s
 /// The shortest time until mappings are read again because a stack leads to a place without code. Code of a JIT often is such a
 /// place for good, and the process's threads wait for its lock meanwhile.
 const MIN_REREAD_FOR_UNWINDING: Duration = Duration::from_millis(50);
-/// A process that was first seen within this time may still load its libraries, and is read again sooner.
+/// A process that was first seen within this time may still load its libraries, and is read again sooner: it may have ended
+/// before a longer pause is over.
 const BEGINNING_TIME: Duration = Duration::from_secs(1);
+const LONGEST_FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// With more processes than this, those that have ended are looked for and forgotten.
 const SNAPSHOTS_BEFORE_CLEANUP: usize = 1024;
@@ -77,7 +79,11 @@ impl ProcessSnapshot {
     /// How long they are left alone at least, so that reading takes the part of the time that it may. It takes longer the more
     /// threads want the lock, and these are left alone for longer.
     fn shortest_pause(&self) -> Duration {
-        (self.took * MAX_READING_PART).min(REREAD_BOUNDS[1])
+        let longest = match self.first.elapsed() < BEGINNING_TIME {
+            true => LONGEST_FIRST_PAUSE,
+            false => REREAD_BOUNDS[1],
+        };
+        (self.took * MAX_READING_PART).min(longest)
     }
 }
 
