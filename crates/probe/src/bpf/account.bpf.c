@@ -29,6 +29,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "define_map.h"
 #include "account.h"
 #include "current_call.h"
 #include "in_scope.h"
@@ -39,46 +40,16 @@ char LICENSE[] SEC("license") = "GPL";
 const volatile struct account_config account_config SEC(".rodata.account_config") = {};
 
 /* The clock of each thread, by its number. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CLOCKS);
-	__type(key, u32);
-	__type(value, struct clock);
-} clocks SEC(".maps");
+DEFINE_HASH(clocks, u32, struct clock, MAX_CLOCKS, 0);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, MAX_WAIT_STACKS);
-	__uint(key_size, sizeof(u32));
-	__uint(value_size, STACK_DEPTH * sizeof(u64));
-} wait_stacks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* set by the loader */
-} account_records SEC(".maps");
+DEFINE_STACK_TABLE(wait_stacks, MAX_WAIT_STACKS, STACK_DEPTH);
+DEFINE_RING_BUFFER(account_records);
 
 /* These values are too large for the stack. Each map is of one program: the timer may interrupt the others, but not itself. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct account_sample);
-} sample_scratch SEC(".maps");
+DEFINE_PER_CPU_ARRAY(sample_scratch, struct account_sample, 1);
+DEFINE_PER_CPU_ARRAY(clock_scratch, struct clock, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct clock);
-} clock_scratch SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct account_health);
-} account_healths SEC(".maps");
+DEFINE_PER_CPU_ARRAY(account_healths, struct account_health, 1);
 
 static __always_inline struct account_health *health_here(void)
 {

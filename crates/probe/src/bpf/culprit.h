@@ -10,13 +10,7 @@
  * Linux 7.3 the culprit may move between writing initiating_cpu there and queueing. A csd belongs
  * to one (culprit's CPU, victim's CPU) for as long as both are online (cfd_data in kernel/smp.c).
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* set by the loader */
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, u32);
-} csd_culprit SEC(".maps");
+DEFINE_HASH(csd_culprit, u64, u32, 1 /* twice the pairs of CPUs */, BPF_F_NO_PREALLOC);
 
 /* The round that was begun last. */
 static __always_inline struct round *last_round(struct cpu_state *o)

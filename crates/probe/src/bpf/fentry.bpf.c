@@ -23,6 +23,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "define_map.h"
 #include "shootdown.h"
 #include "maps.h"
 #include "histogram.h"
@@ -51,13 +52,7 @@ struct arrival {
 };
 
 /* [culprit's CPU * row]: how many victims came; after it, their times. A CPU is not its own victim. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * row */
-	__type(key, u32);
-	__type(value, struct arrival);
-} arrivals SEC(".maps");
+DEFINE_ARRAY(arrivals, struct arrival, 1 /* ncpu * row */, BPF_F_MMAPABLE);
 
 /*
  * The CPU that has all of the kernel's own mappings flushed: do_flush_tlb_all() has no argument that

@@ -7,20 +7,10 @@
 #define QUELL_IN_SCOPE_H
 
 /* Processes in scope (SCOPE_TREE). Allocated in advance: before Linux 6.1 a program of a clock event may use no other. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_SCOPE);
-	__type(key, u32);
-	__type(value, u8);
-} scope_tgids SEC(".maps");
+DEFINE_HASH(scope_tgids, u32, u8, MAX_SCOPE, 0);
 
 /* CPUs in scope (SCOPE_CPUS). */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
-	__type(value, u8);
-} scope_cpus SEC(".maps");
+DEFINE_ARRAY(scope_cpus, u8, 1 /* ncpu */, 0);
 
 static __always_inline bool tgid_in_scope(u32 tgid)
 {

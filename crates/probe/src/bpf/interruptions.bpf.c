@@ -17,6 +17,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "define_map.h"
 #include "interruptions.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -31,12 +32,7 @@ struct asker {
 };
 
 /* By the request's address: it is in flight once at a time. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_ASKED);
-	__type(key, u64);
-	__type(value, struct asker);
-} asked SEC(".maps");
+DEFINE_HASH(asked, u64, struct asker, MAX_ASKED, 0);
 
 struct begun {
 	u64 at;
@@ -45,24 +41,10 @@ struct begun {
 	s32 zero;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, KINDS);
-	__type(key, u32);
-	__type(value, struct begun);
-} begun SEC(".maps");
+DEFINE_ARRAY(begun, struct begun, KINDS, 0);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, MAX_WATCH_STACKS);
-	__uint(key_size, sizeof(u32));
-	__uint(value_size, WATCH_STACK_DEPTH * sizeof(u64));
-} watch_stacks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* set by the loader */
-} interruptions SEC(".maps");
+DEFINE_STACK_TABLE(watch_stacks, MAX_WATCH_STACKS, WATCH_STACK_DEPTH);
+DEFINE_RING_BUFFER(interruptions);
 
 /* How many records found no room, and how many shootdowns have no known asker. */
 struct lost {
@@ -70,12 +52,7 @@ struct lost {
 	u64 askers;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct lost);
-} losses SEC(".maps");
+DEFINE_PER_CPU_ARRAY(losses, struct lost, 1);
 
 static __always_inline struct lost *losses_here(void)
 {

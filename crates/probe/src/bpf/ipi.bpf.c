@@ -32,6 +32,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "define_map.h"
 #include "ipi.h"
 #include "in_scope.h"
 
@@ -39,29 +40,12 @@ char LICENSE[] SEC("license") = "GPL";
 
 const volatile struct ipi_config ipi_config SEC(".rodata.ipi_config") = {};
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CALLS); /* times ncpu */
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct call_key);
-	__type(value, struct call_tally);
-} calls SEC(".maps");
+DEFINE_HASH(calls, struct call_key, struct call_tally, MAX_CALLS /* times ncpu */, BPF_F_NO_PREALLOC);
 
 /* The names of culprits' and victims' processes; those that came last are kept. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, MAX_CALL_VICTIMS);
-	__type(key, u32);
-	__type(value, struct call_name);
-} call_names SEC(".maps");
+DEFINE_LRU_HASH(call_names, u32, struct call_name, MAX_CALL_VICTIMS);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_CALL_VICTIMS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct call_victim_key);
-	__type(value, struct call_victim);
-} call_victims SEC(".maps");
+DEFINE_HASH(call_victims, struct call_victim_key, struct call_victim, MAX_CALL_VICTIMS, BPF_F_NO_PREALLOC);
 
 /* No wake-up waits so long until its CPU has interrupts on. */
 #define STALE_NS 1000000000ULL
@@ -73,12 +57,7 @@ struct in_flight {
 };
 
 /* By the csd's address, or, for wake-ups, the victim's CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_IN_FLIGHT);
-	__type(key, u64);
-	__type(value, struct in_flight);
-} in_flight SEC(".maps");
+DEFINE_HASH(in_flight, u64, struct in_flight, MAX_IN_FLIGHT, 0);
 
 /* The call that a CPU runs for another one. */
 struct running {
@@ -87,19 +66,9 @@ struct running {
 	u64 csd; /* 0: nothing */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct running);
-} running SEC(".maps");
+DEFINE_PER_CPU_ARRAY(running, struct running, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct call_health);
-} call_healths SEC(".maps");
+DEFINE_PER_CPU_ARRAY(call_healths, struct call_health, 1);
 
 static __always_inline void count_lost_call(void)
 {

@@ -6,12 +6,7 @@
 #define QUELL_KEYS_H
 
 /* [process]: the index of the culprit that it was while it started another program (task_rename.h). */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, u32);
-	__type(value, u32);
-} exec_culprits SEC(".maps");
+DEFINE_LRU_HASH(exec_culprits, u32, u32, 1024);
 
 /* execve and execveat, of both tables. */
 static __always_inline bool is_exec(struct culprit_key *key)

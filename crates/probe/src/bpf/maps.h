@@ -22,104 +22,32 @@ struct probe_state state SEC(".data.state") = {
  * lines, unless user space may map them: those begin at a page (bpf_map_area_mmapable_alloc() in
  * kernel/bpf/arraymap.c). Where a line is to be of one CPU, the flag is for that.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu */
-	__type(key, u32);
-	__type(value, struct cpu_state);
-} cpu_states SEC(".maps");
+DEFINE_ARRAY(cpu_states, struct cpu_state, 1 /* ncpu */, BPF_F_MMAPABLE);
 
 /*
  * [victim's CPU * row + culprit's CPU], of the victim's CPU: how often it was interrupted from there. The loader reads
  * it while it is written.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * row */
-	__type(key, u32);
-	__type(value, u32);
-} interrupts SEC(".maps");
+DEFINE_ARRAY(interrupts, u32, 1 /* ncpu * row */, BPF_F_MMAPABLE);
 
 /*
  * The thread that a request interrupted, where there are records, by the cell of the request or, with fentry, of the arrival.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* set by the loader */
-	__type(key, u32);
-	__type(value, struct hit_thread);
-} hit_threads SEC(".maps");
+DEFINE_ARRAY(hit_threads, struct hit_thread, 1 /* requests or arrivals */, BPF_F_MMAPABLE);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* config.keys */
-	__type(key, struct culprit_key);
-	__type(value, u32);
-} culprit_index SEC(".maps");
+DEFINE_HASH(culprit_index, struct culprit_key, u32, 1 /* config.keys */, 0);
+DEFINE_ARRAY(culprit_infos, struct culprit_info, 1 /* config.keys */, 0);
+DEFINE_PER_CPU_ARRAY(culprit_tallies, struct culprit_tally, 1 /* config.keys */);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* config.keys */
-	__type(key, u32);
-	__type(value, struct culprit_info);
-} culprit_infos SEC(".maps");
+DEFINE_HASH(victim_index, struct victim_key, u32, 1 /* config.keys */, 0);
+DEFINE_ARRAY(victim_infos, struct victim_info, 1 /* config.keys */, 0);
+DEFINE_PER_CPU_ARRAY(victim_tallies, struct victim_tally, 1 /* config.keys */);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1); /* config.keys */
-	__type(key, u32);
-	__type(value, struct culprit_tally);
-} culprit_tallies SEC(".maps");
+DEFINE_PER_CPU_ARRAY(hists, struct hists, 1);
+DEFINE_PER_CPU_ARRAY(healths, struct probe_health, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* config.keys */
-	__type(key, struct victim_key);
-	__type(value, u32);
-} victim_index SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* config.keys */
-	__type(key, u32);
-	__type(value, struct victim_info);
-} victim_infos SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1); /* config.keys */
-	__type(key, u32);
-	__type(value, struct victim_tally);
-} victim_tallies SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct hists);
-} hists SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct probe_health);
-} healths SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, MAX_STACKS);
-	__uint(key_size, sizeof(u32));
-	__uint(value_size, STACK_DEPTH * sizeof(u64));
-} stacks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* set by the loader */
-} records SEC(".maps");
+DEFINE_STACK_TABLE(stacks, MAX_STACKS, STACK_DEPTH);
+DEFINE_RING_BUFFER(records);
 
 static __always_inline struct probe_health *health_of_cpu(void)
 {

@@ -95,41 +95,17 @@ _Static_assert(sizeof(struct stack_key) == 32, "as in unwind/piece.rs");
 _Static_assert(sizeof(struct known_stack) == 16 + 10 * RETURN_FRAMES, "as in unwind/piece.rs");
 
 /* The loader sets the sizes of both: 1 and the least where pieces are not taken. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_KNOWN_STACKS);
-	__type(key, struct stack_key);
-	__type(value, struct known_stack);
-} known_stacks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} stack_pieces SEC(".maps");
+DEFINE_HASH(known_stacks, struct stack_key, struct known_stack, MAX_KNOWN_STACKS, 0);
+DEFINE_RING_BUFFER(stack_pieces);
 
 /* How many numbers were given. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u32);
-} stack_numbers SEC(".maps");
+DEFINE_ARRAY(stack_numbers, u32, 1, 0);
 
 /* Until when the budget of each CPU is spent, ns. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} piece_budgets SEC(".maps");
+DEFINE_PER_CPU_ARRAY(piece_budgets, u64, 1);
 
 /* One for programs that an NMI's may interrupt, and one for those. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, u32);
-	__type(value, struct stack_words);
-} stack_scratches SEC(".maps");
+DEFINE_PER_CPU_ARRAY(stack_scratches, struct stack_words, 2);
 
 static __always_inline bool may_take_piece(void)
 {

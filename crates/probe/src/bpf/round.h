@@ -14,34 +14,16 @@
 #include "flush_tag.h"
 
 /* [culprit's CPU * row + victim's CPU], written by the culprit's CPU, and seldom */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * row */
-	__type(key, u32);
-	__type(value, struct cpu_pair);
-} cpu_pairs SEC(".maps");
+DEFINE_ARRAY(cpu_pairs, struct cpu_pair, 1 /* ncpu * row */, BPF_F_MMAPABLE);
 
 /*
  * With the same index: of how many requests the victim's CPU was told. It is read where rounds are counted, and not by the
  * victim's CPU.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * row */
-	__type(key, u32);
-	__type(value, u32);
-} told_counts SEC(".maps");
+DEFINE_ARRAY(told_counts, u32, 1 /* ncpu * row */, BPF_F_MMAPABLE);
 
 /* [(culprit's CPU * ncpu + victim's CPU) * places + place] */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* ncpu * ncpu * places */
-	__type(key, u32);
-	__type(value, struct flush_request);
-} flush_requests SEC(".maps");
+DEFINE_ARRAY(flush_requests, struct flush_request, 1 /* ncpu * ncpu * places */, BPF_F_MMAPABLE);
 
 static __always_inline struct cpu_pair *cpu_pair_of(u32 cpu, u32 target)
 {

@@ -36,6 +36,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "define_map.h"
 #include "shootdown.h"
 #include "maps.h"
 #include "histogram.h"

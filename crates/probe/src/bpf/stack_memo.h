@@ -67,26 +67,9 @@ struct scratch {
 	u64 ips[STACK_DEPTH];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MEMO_SLOTS);
-	__type(key, u32);
-	__type(value, struct kernel_memo);
-} kernel_memos SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MEMO_SLOTS);
-	__type(key, u32);
-	__type(value, struct user_memo);
-} user_memos SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct scratch);
-} scratches SEC(".maps");
+DEFINE_PER_CPU_ARRAY(kernel_memos, struct kernel_memo, MEMO_SLOTS);
+DEFINE_PER_CPU_ARRAY(user_memos, struct user_memo, MEMO_SLOTS);
+DEFINE_PER_CPU_ARRAY(scratches, struct scratch, 1);
 
 static __always_inline s32 walk_stack(void *ctx, u64 flags)
 {

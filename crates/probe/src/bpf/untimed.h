@@ -101,12 +101,7 @@ struct flush_name {
 	u64 generation;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct flush_name);
-	__type(value, u8);
-} strange_flushes SEC(".maps");
+DEFINE_LRU_HASH(strange_flushes, struct flush_name, u8, 1024);
 
 /* Enters such a flush before the first request of its round is queued. */
 static __always_inline void tell_if_strange(struct round *r, u64 generation)

@@ -19,6 +19,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "define_map.h"
 #include "watch.h"
 #include "current_call.h"
 
@@ -26,60 +27,21 @@ char LICENSE[] SEC("license") = "GPL";
 
 const volatile struct watch_config watch_config SEC(".rodata.watch_config") = {};
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* set by the loader */
-} watch_samples SEC(".maps");
+DEFINE_RING_BUFFER(watch_samples);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SLEEPERS);
-	__type(key, u32);
-	__type(value, struct sleeper);
-} sleepers SEC(".maps");
+DEFINE_ARRAY(sleepers, struct sleeper, MAX_SLEEPERS, 0);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_SLEEPS);
-	__type(key, struct sleep_key);
-	__type(value, struct sleep_tally);
-} sleeps SEC(".maps");
+DEFINE_HASH(sleeps, struct sleep_key, struct sleep_tally, MAX_SLEEPS, 0);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_SLEEP_STACKS);
-	__type(key, u64);
-	__type(value, struct sleep_stack);
-} sleep_stacks SEC(".maps");
+DEFINE_HASH(sleep_stacks, u64, struct sleep_stack, MAX_SLEEP_STACKS, 0);
 
 /* These values are too large for the stack. Each map is of one program: the timer may interrupt the others, but not itself. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct watch_sample);
-} sample_scratch SEC(".maps");
+DEFINE_PER_CPU_ARRAY(sample_scratch, struct watch_sample, 1);
+DEFINE_PER_CPU_ARRAY(stack_scratch, struct sleep_stack, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct sleep_stack);
-} stack_scratch SEC(".maps");
+DEFINE_PER_CPU_ARRAY(watch_healths, struct watch_health, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct watch_health);
-} watch_healths SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct walks);
-} walks_left SEC(".maps");
+DEFINE_PER_CPU_ARRAY(walks_left, struct walks, 1);
 
 static __always_inline struct watch_health *health_here(void)
 {
