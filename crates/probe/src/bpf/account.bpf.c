@@ -30,6 +30,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "define_map.h"
+#include "health.h"
 #include "account.h"
 #include "current_call.h"
 #include "in_scope.h"
@@ -50,13 +51,6 @@ DEFINE_PER_CPU_ARRAY(sample_scratch, struct account_sample, 1);
 DEFINE_PER_CPU_ARRAY(clock_scratch, struct clock, 1);
 
 DEFINE_PER_CPU_ARRAY(account_healths, struct account_health, 1);
-
-static __always_inline struct account_health *health_here(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&account_healths, &zero);
-}
 
 static __always_inline bool is_counted(u32 tgid)
 {
@@ -123,12 +117,8 @@ static __noinline struct clock *clock_of(u32 tid, u32 tgid, u64 born, u64 exec, 
 	}
 	bpf_map_update_elem(&clocks, &tid, c, BPF_NOEXIST);
 	c = bpf_map_lookup_elem(&clocks, &tid);
-	if (!c) {
-		struct account_health *h = health_here();
-
-		if (h)
-			h->lost_threads++;
-	}
+	if (!c)
+		ADD_TO_HEALTH(account_healths, lost_threads, 1);
 	return c;
 }
 
@@ -147,12 +137,8 @@ static __always_inline s32 wait_stack(void *ctx, u64 flags)
 {
 	s32 id = bpf_get_stackid(ctx, &wait_stacks, flags);
 
-	if (id < 0) {
-		struct account_health *h = health_here();
-
-		if (h)
-			h->lost_stacks++;
-	}
+	if (id < 0)
+		ADD_TO_HEALTH(account_healths, lost_stacks, 1);
 	return id;
 }
 
@@ -178,12 +164,8 @@ static __always_inline void leave_cpu(void *ctx, struct task_struct *t, u32 stat
 		};
 		u32 tid = t->pid;
 
-		if (bpf_ringbuf_output(&account_records, &end, sizeof(end), BPF_RB_NO_WAKEUP)) {
-			struct account_health *h = health_here();
-
-			if (h)
-				h->lost_threads++;
-		}
+		if (bpf_ringbuf_output(&account_records, &end, sizeof(end), BPF_RB_NO_WAKEUP))
+			ADD_TO_HEALTH(account_healths, lost_threads, 1);
 		bpf_map_delete_elem(&clocks, &tid);
 		return;
 	}
@@ -228,12 +210,8 @@ static __always_inline void come_to_cpu(struct task_struct *t, u32 tid, u32 tgid
 	c->is_candidate = false;
 	w = bpf_ringbuf_reserve(&account_records, sizeof(*w), 0);
 	if (!w) {
-		struct account_health *h = health_here();
-
-		if (h) {
-			h->lost_waits++;
-			h->lost_wait_ns += ns;
-		}
+		ADD_TO_HEALTH(account_healths, lost_waits, 1);
+		ADD_TO_HEALTH(account_healths, lost_wait_ns, ns);
 		return;
 	}
 	w->kind = ACCOUNT_WAIT;
@@ -473,11 +451,7 @@ output:
 	bytes = __builtin_offsetof(struct account_sample, frames) + (kernel + user) * sizeof(u64);
 	if (bytes > sizeof(*s))
 		return 0;
-	if (bpf_ringbuf_output(&account_records, s, bytes, BPF_RB_NO_WAKEUP)) {
-		struct account_health *h = health_here();
-
-		if (h)
-			h->lost_samples++;
-	}
+	if (bpf_ringbuf_output(&account_records, s, bytes, BPF_RB_NO_WAKEUP))
+		ADD_TO_HEALTH(account_healths, lost_samples, 1);
 	return 0;
 }

@@ -68,12 +68,8 @@ static __always_inline void count_round(struct culprit_tally *tally, struct hist
  */
 static __always_inline void count_self(u64 victims)
 {
-	struct probe_health *h = health_of_cpu();
-
-	if (!h)
-		return;
-	h->self_shootdowns++;
-	h->self_victims += victims;
+	ADD_TO_HEALTH(healths, self_shootdowns, 1);
+	ADD_TO_HEALTH(healths, self_victims, victims);
 }
 
 /* How long after its request a victim began. The clocks of two CPUs may be some ns apart. */
@@ -87,13 +83,9 @@ static __always_inline void count_victim(struct round *r, u64 delay, u32 stall_n
 	struct hists *hists = hists_of_cpu();
 	struct culprit_tally *tally;
 	struct victim_tally *vt;
-	struct probe_health *h;
 
-	if (!victim) {
-		h = health_of_cpu();
-		if (h)
-			h->crowded++;
-	}
+	if (!victim)
+		ADD_TO_HEALTH(healths, crowded, 1);
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	vt = bpf_map_lookup_elem(&victim_tallies, &victim);
 	if (tally && vt && hists)
@@ -105,12 +97,10 @@ static __always_inline void finish_round(struct settling *s, struct round *r)
 {
 	struct culprit_tally *tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);
 	struct hists *hists = hists_of_cpu();
-	struct probe_health *h = health_of_cpu();
 	u32 records = s->counted;
 
 	if (r->mode == MODE_IN) {
-		if (h)
-			h->unseen += s->unseen;
+		ADD_TO_HEALTH(healths, unseen, s->unseen);
 		s->counted += s->unseen;
 	}
 	if (config.recording && (r->sent != records || !records))

@@ -24,6 +24,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "define_map.h"
+#include "health.h"
 #include "shootdown.h"
 #include "maps.h"
 #include "histogram.h"

@@ -18,6 +18,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "define_map.h"
+#include "health.h"
 #include "interruptions.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -54,13 +55,6 @@ struct lost {
 
 DEFINE_PER_CPU_ARRAY(losses, struct lost, 1);
 
-static __always_inline struct lost *losses_here(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&losses, &zero);
-}
-
 static __always_inline bool is_watched(void)
 {
 	return bpf_get_smp_processor_id() == watch.cpu;
@@ -95,10 +89,7 @@ static __always_inline void put_interruption(u32 kind, u64 begin, u64 end, struc
 	struct interruption *i = bpf_ringbuf_reserve(&interruptions, sizeof(*i), 0);
 
 	if (!i) {
-		struct lost *lost = losses_here();
-
-		if (lost)
-			lost->records++;
+		ADD_TO_HEALTH(losses, records, 1);
 		return;
 	}
 	i->begin_ns = begin;
@@ -183,11 +174,8 @@ int watch_call_entry(struct bpf_raw_tracepoint_args *ctx)
 		else
 			bpf_map_delete_elem(&asked, &csd);
 	} else if (flush && !of_other_memory(csd, &by)) {
-		struct lost *lost = losses_here();
-
 		by = no_asker();
-		if (lost)
-			lost->askers++;
+		ADD_TO_HEALTH(losses, askers, 1);
 	}
 	interruption_begins(flush ? KIND_TLB : KIND_CALL, by, flush ? stack_here(ctx) : -1);
 	return 0;

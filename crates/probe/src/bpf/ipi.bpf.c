@@ -33,6 +33,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "define_map.h"
+#include "health.h"
 #include "ipi.h"
 #include "in_scope.h"
 
@@ -70,15 +71,6 @@ DEFINE_PER_CPU_ARRAY(running, struct running, 1);
 
 DEFINE_PER_CPU_ARRAY(call_healths, struct call_health, 1);
 
-static __always_inline void count_lost_call(void)
-{
-	u32 zero = 0;
-	struct call_health *h = bpf_map_lookup_elem(&call_healths, &zero);
-
-	if (h)
-		h->lost++;
-}
-
 /* The tally of a key, made on first sight. Two CPUs may make it at once: one wins, both find it. */
 static __always_inline struct call_tally *call_tally_of(struct call_key *key)
 {
@@ -95,7 +87,7 @@ static __always_inline bool count_call(struct call_key *key)
 	struct call_tally *t = call_tally_of(key);
 
 	if (!t) {
-		count_lost_call();
+		ADD_TO_HEALTH(call_healths, lost, 1);
 		return false;
 	}
 	__sync_fetch_and_add(&t->calls, 1);
@@ -119,17 +111,14 @@ int ipi_queue(struct bpf_raw_tracepoint_args *ctx)
 	struct __call_single_data *csd = (struct __call_single_data *)ctx->args[3];
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct in_flight call = {};
-	u32 cpu = ctx->args[0], type, zero = 0;
+	u32 cpu = ctx->args[0], type;
 	u64 at = (u64)csd;
 
 	call.key.func = ctx->args[2];
 	call.key.tgid = t->tgid;
 	call.key.cpu = cpu;
 	if (call.key.tgid == ipi_config.self_tgid) {
-		struct call_health *h = bpf_map_lookup_elem(&call_healths, &zero);
-
-		if (h)
-			h->own++;
+		ADD_TO_HEALTH(call_healths, own, 1);
 		return 0;
 	}
 	type = BPF_CORE_READ(csd, node.u_flags) & CSD_FLAG_TYPE_MASK;
@@ -233,7 +222,7 @@ int ipi_exit(struct bpf_raw_tracepoint_args *ctx)
 		v = bpf_map_lookup_elem(&call_victims, &key);
 	}
 	if (!v) {
-		count_lost_call();
+		ADD_TO_HEALTH(call_healths, lost, 1);
 		return 0;
 	}
 	remember_name(key.tgid, task);

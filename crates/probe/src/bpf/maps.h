@@ -49,13 +49,6 @@ DEFINE_PER_CPU_ARRAY(healths, struct probe_health, 1);
 DEFINE_STACK_TABLE(stacks, MAX_STACKS, STACK_DEPTH);
 DEFINE_RING_BUFFER(records);
 
-static __always_inline struct probe_health *health_of_cpu(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&healths, &zero);
-}
-
 static __always_inline struct cpu_state *cpu_state_of(u32 cpu)
 {
 	return bpf_map_lookup_elem(&cpu_states, &cpu);

@@ -102,11 +102,8 @@ static __always_inline void find_culprit(void *ctx, struct cpu_state *o, struct 
 		o->key = key;
 	}
 	if (!o->culprit) {
-		struct probe_health *h = health_of_cpu();
-
 		o->same = 0;
-		if (h)
-			h->crowded++;
+		ADD_TO_HEALTH(healths, crowded, 1);
 	}
 	r->culprit = o->culprit;
 }
@@ -131,11 +128,8 @@ static __noinline void name_culprit(void *ctx, struct cpu_state *o, struct round
 /* Gives up naming a round: where all rounds count, it counts without a name. */
 static __always_inline void give_up_naming(struct cpu_state *o, struct round *r)
 {
-	struct probe_health *h = health_of_cpu();
-
 	o->due = 0;
-	if (h)
-		h->lost_details++;
+	ADD_TO_HEALTH(healths, lost_details, 1);
 	if (config.scope != SCOPE_ALL) {
 		r->mode = MODE_OUT;
 		r->state = ROUND_FREE;
@@ -150,14 +144,11 @@ static __always_inline void give_up_naming(struct cpu_state *o, struct round *r)
 static __always_inline void count_empty_send(struct cpu_state *o)
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct probe_health *h;
 
 	if (tgid == config.self_tgid || config.scope == SCOPE_CPUS ||
 	    (config.scope == SCOPE_TREE && !culprit_in_scope(o, tgid)))
 		return;
-	h = health_of_cpu();
-	if (h)
-		h->empty_sends++;
+	ADD_TO_HEALTH(healths, empty_sends, 1);
 }
 
 #endif

@@ -18,14 +18,10 @@ static __always_inline u32 clamp_ns(u64 ns)
 static __always_inline void *reserve_record(u64 size)
 {
 	void *record = bpf_ringbuf_reserve(&records, size, 0);
-	struct probe_health *h;
 
-	if (record)
-		return record;
-	h = health_of_cpu();
-	if (h)
-		h->lost_records++;
-	return NULL;
+	if (!record)
+		ADD_TO_HEALTH(healths, lost_records, 1);
+	return record;
 }
 
 /* The reader is not woken, which would cost an interrupt: it reads on a timer. */

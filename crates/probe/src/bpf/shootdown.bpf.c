@@ -37,6 +37,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "define_map.h"
+#include "health.h"
 #include "shootdown.h"
 #include "maps.h"
 #include "histogram.h"
@@ -106,11 +107,8 @@ int settle_rest(struct bpf_raw_tracepoint_args *ctx)
 /* Counts a request that there is no place for. The next request begins another round. */
 static __always_inline void lose_round(struct cpu_state *o)
 {
-	struct probe_health *h = health_of_cpu();
-
 	o->open = 0;
-	if (h)
-		h->lost_details++;
+	ADD_TO_HEALTH(healths, lost_details, 1);
 }
 
 SEC("raw_tp/csd_queue_cpu")

@@ -74,16 +74,12 @@ DEFINE_PER_CPU_ARRAY(scratches, struct scratch, 1);
 static __always_inline s32 walk_stack(void *ctx, u64 flags)
 {
 	long id = bpf_get_stackid(ctx, &stacks, flags);
-	struct probe_health *h;
 
 	if (id >= 0)
 		return id;
 	/* -EFAULT: there is no such stack (a kernel thread has none of user space) */
-	if (id != -14) {
-		h = health_of_cpu();
-		if (h)
-			h->lost_stacks++;
-	}
+	if (id != -14)
+		ADD_TO_HEALTH(healths, lost_stacks, 1);
 	return KSTACK_LOST;
 }
 
@@ -147,7 +143,6 @@ static __noinline s32 kernel_stack(void *ctx, u64 call)
 	struct kernel_memo *memo;
 	u32 zero = 0, slot, low;
 	struct scratch *s;
-	struct probe_health *h;
 	u64 at, bytes;
 	s32 id, known = -1;
 	long got;
@@ -177,11 +172,8 @@ static __noinline s32 kernel_stack(void *ctx, u64 call)
 	id = walk_stack(ctx, 0);
 	if (known >= 0 && id == known)
 		return id;
-	if (known >= 0 && id >= 0) {
-		h = health_of_cpu();
-		if (h)
-			h->wrong_memos++;
-	}
+	if (known >= 0 && id >= 0)
+		ADD_TO_HEALTH(healths, wrong_memos, 1);
 	memo->frames = 0;
 	memo->id = id;
 	memo->call = call;

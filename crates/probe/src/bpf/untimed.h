@@ -142,12 +142,11 @@ static __always_inline void count_untimed(struct round *r, u32 victims)
 static __always_inline void count_one_more(struct cpu_state *o, struct round *r)
 {
 	struct culprit_tally *tally;
-	struct probe_health *h = health_of_cpu();
 
-	if (r->state != ROUND_NAMED || !h)
+	if (r->state != ROUND_NAMED)
 		return;
 	if (r->mode == MODE_SELF) {
-		h->self_victims++;
+		ADD_TO_HEALTH(healths, self_victims, 1);
 		return;
 	}
 	tally = bpf_map_lookup_elem(&culprit_tallies, &r->culprit);

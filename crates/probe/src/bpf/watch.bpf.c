@@ -20,6 +20,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "define_map.h"
+#include "health.h"
 #include "watch.h"
 #include "current_call.h"
 
@@ -42,21 +43,6 @@ DEFINE_PER_CPU_ARRAY(stack_scratch, struct sleep_stack, 1);
 DEFINE_PER_CPU_ARRAY(watch_healths, struct watch_health, 1);
 
 DEFINE_PER_CPU_ARRAY(walks_left, struct walks, 1);
-
-static __always_inline struct watch_health *health_here(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&watch_healths, &zero);
-}
-
-static __always_inline void count_lost_sleep(void)
-{
-	struct watch_health *h = health_here();
-
-	if (h)
-		h->lost_sleeps++;
-}
 
 /* The hash that names a stack; it is never 0. */
 static __always_inline u64 hash_of(struct sleep_stack *stack)
@@ -130,7 +116,7 @@ static __always_inline void fall_asleep(struct bpf_raw_tracepoint_args *ctx, str
 	if (!s)
 		return;
 	if (s->tid && s->tid != tid) {
-		count_lost_sleep();
+		ADD_TO_HEALTH(watch_healths, lost_sleeps, 1);
 		return;
 	}
 	s->nr = nr;
@@ -155,7 +141,7 @@ static __always_inline void wake_up(struct sleeper *s)
 		tally = bpf_map_lookup_elem(&sleeps, &key);
 	}
 	if (!tally) {
-		count_lost_sleep();
+		ADD_TO_HEALTH(watch_healths, lost_sleeps, 1);
 		return;
 	}
 	__sync_fetch_and_add(&tally->sleeps, 1);
@@ -224,11 +210,7 @@ int watch_sample(struct bpf_perf_event_data *ctx)
 	if (bytes > sizeof(*s))
 		return 0;
 	/* the reader is not woken: it comes by the clock */
-	if (bpf_ringbuf_output(&watch_samples, s, bytes, BPF_RB_NO_WAKEUP)) {
-		struct watch_health *h = health_here();
-
-		if (h)
-			h->lost_samples++;
-	}
+	if (bpf_ringbuf_output(&watch_samples, s, bytes, BPF_RB_NO_WAKEUP))
+		ADD_TO_HEALTH(watch_healths, lost_samples, 1);
 	return 0;
 }
