@@ -32,6 +32,7 @@
 #include "define_map.h"
 #include "health.h"
 #include "account.h"
+#include "thread.h"
 #include "current_call.h"
 #include "in_scope.h"
 #include "pieces.h"
@@ -71,20 +72,6 @@ static __always_inline u32 advice_of(struct task_struct *t, s32 nr)
 	if (nr == NR_MADVISE)
 		return (u32)regs->dx + 1;
 	return nr == NR_PROCESS_MADVISE ? (u32)regs->r10 + 1 : 0;
-}
-
-/* The word on top of the user stack: the return address, in a function that keeps nothing there. 0 if it can't be read. */
-static __always_inline u64 top_of_stack(struct task_struct *t)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-	u64 word = 0;
-
-	return bpf_probe_read_user(&word, sizeof(word), (void *)regs->sp) ? 0 : word;
-}
-
-static __always_inline void name_process(char comm[COMM_LEN], struct task_struct *t)
-{
-	bpf_probe_read_kernel(comm, COMM_LEN, &t->group_leader->comm);
 }
 
 /*
@@ -172,7 +159,7 @@ static __always_inline void leave_cpu(void *ctx, struct task_struct *t, u32 stat
 	if (!state)
 		return;
 	nr = call_of(t);
-	if (!(state & TASK_UNINTERRUPTIBLE) && !(nr == NR_FAULT && is_of_a_program(t->flags)))
+	if (!(state & TASK_UNINTERRUPTIBLE) && !(nr == NR_FAULT && is_of_a_program(t)))
 		return;
 	/* a kernel thread that waits for work sleeps uninterruptibly too, but counts as no load (TASK_IDLE) */
 	if (state & TASK_NOLOAD)
@@ -183,7 +170,7 @@ static __always_inline void leave_cpu(void *ctx, struct task_struct *t, u32 stat
 	c->kstack = wait_stack(ctx, 0);
 	c->ustack = -1;
 	c->caller = 0;
-	if (is_of_a_program(t->flags)) {
+	if (is_of_a_program(t)) {
 		c->ustack = account_config.unwinds ? stack_in_pieces(ctx, t, 0, true) : 0;
 		if (c->ustack <= 0) {
 			c->ustack = bpf_get_stackid(ctx, &wait_stacks, BPF_F_USER_STACK);
@@ -434,7 +421,7 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	s->caller = 0;
 	s->advice = advice_of(t, s->nr);
 	s->ustack = 0;
-	if (account_config.has_user_stacks && kernel && is_of_a_program(t->flags)) {
+	if (account_config.has_user_stacks && kernel && is_of_a_program(t)) {
 		if (account_config.unwinds)
 			s->ustack = stack_in_pieces(ctx, t, 1, true);
 		if (s->ustack > 0)

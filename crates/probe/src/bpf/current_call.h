@@ -10,11 +10,6 @@
 /* Beside NR_FAULT and NR_KTHREAD: a call of a 32-bit program. */
 #define NR_COMPAT (-4)
 
-static __always_inline bool is_of_a_program(u32 flags)
-{
-	return !(flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
-}
-
 static __always_inline s32 call_of(struct task_struct *t)
 {
 	struct pt_regs *regs;

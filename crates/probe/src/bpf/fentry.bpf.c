@@ -28,6 +28,7 @@
 #include "shootdown.h"
 #include "maps.h"
 #include "histogram.h"
+#include "thread.h"
 #include "keys.h"
 #include "stack_memo.h"
 #include "pieces.h"

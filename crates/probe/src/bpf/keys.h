@@ -38,17 +38,6 @@ static __always_inline u32 index_of(void *map, void *key, u32 *next)
 }
 
 /*
- * The name of the process: that of its first thread. A thread may have one of its own, which its
- * records have.
- */
-static __always_inline void name_process(char comm[COMM_LEN])
-{
-	struct task_struct *t = bpf_get_current_task_btf();
-
-	bpf_probe_read_kernel(comm, COMM_LEN, &t->group_leader->comm);
-}
-
-/*
  * The id of the cgroup that runs here, in the hierarchy of cgroup v2. That is a number of a file in its lower half, and
  * how often it was given before in the upper (include/linux/kernfs.h: kernfs_id_gen()): 31 bits of that are enough.
  */
@@ -77,7 +66,7 @@ static __always_inline u32 culprit_of(struct culprit_key *key)
 
 	if (info) {
 		info->key = *key;
-		name_process(info->comm);
+		name_process(info->comm, bpf_get_current_task_btf());
 		info->cgroup = config.by_cgroup ? (u64)key->high << 32 | key->tgid
 						: bpf_get_current_cgroup_id();
 		if (unlikely(is_exec(key)) && !config.by_cgroup)
@@ -93,7 +82,7 @@ static __always_inline u32 victim_of(struct victim_key *key)
 
 	if (info) {
 		info->key = *key;
-		name_process(info->comm);
+		name_process(info->comm, bpf_get_current_task_btf());
 	}
 	return i;
 }

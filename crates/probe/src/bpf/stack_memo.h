@@ -206,21 +206,6 @@ __noinline int user_looks_like(struct user_memo *memo, struct scratch *s)
 	return 1;
 }
 
-/* Whether the thread has a user stack and registers: it is neither the kernel's own nor ending, when they may be gone. */
-static __always_inline bool is_of_a_program(struct task_struct *t)
-{
-	return !(t->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING));
-}
-
-/* The word on top of the user stack: mostly who called the system call's wrapper. 0 if it can't be read. */
-static __always_inline u64 top_of_stack(struct task_struct *t)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-	u64 word = 0;
-
-	return bpf_probe_read_user(&word, sizeof(word), (void *)regs->sp) ? 0 : word;
-}
-
 static __noinline s32 user_stack(void *ctx)
 {
 	struct task_struct *t = bpf_get_current_task_btf();

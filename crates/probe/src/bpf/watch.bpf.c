@@ -22,6 +22,7 @@
 #include "define_map.h"
 #include "health.h"
 #include "watch.h"
+#include "thread.h"
 #include "current_call.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -110,7 +111,7 @@ static __always_inline void fall_asleep(struct bpf_raw_tracepoint_args *ctx, str
 	if (!state || state & (TASK_DEAD | TASK_NOLOAD) || t->flags & (PF_KTHREAD | PF_IO_WORKER))
 		return;
 	nr = call_of(t);
-	if (!(state & TASK_UNINTERRUPTIBLE) && !(nr == NR_FAULT && is_of_a_program(t->flags)))
+	if (!(state & TASK_UNINTERRUPTIBLE) && !(nr == NR_FAULT && is_of_a_program(t)))
 		return;
 	s = bpf_map_lookup_elem(&sleepers, &place);
 	if (!s)
@@ -197,8 +198,8 @@ int watch_sample(struct bpf_perf_event_data *ctx)
 	s->cgroup = bpf_get_current_cgroup_id();
 	s->tgid = t->tgid;
 	s->nr = call_of(t);
-	bpf_probe_read_kernel(s->comm, COMM_LEN, &t->group_leader->comm);
-	if (watch_config.has_code && is_of_a_program(t->flags)) {
+	name_process(s->comm, t);
+	if (watch_config.has_code && is_of_a_program(t)) {
 		bytes = bpf_get_stack(ctx, &s->frames[kernel], WATCH_USER_DEPTH * sizeof(u64), BPF_F_USER_STACK);
 		user = bytes > 0 ? bytes / sizeof(u64) : 0;
 		if (user > WATCH_USER_DEPTH)
