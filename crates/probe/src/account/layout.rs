@@ -8,8 +8,6 @@ pod! {
         scope: u32,
         self_tgid: u32,
         has_prev_state: u32,
-        has_clocks: u32,
-        has_user_stacks: u32,
         unwinds: u32,
     }
     struct HolderRecord {
@@ -60,7 +58,6 @@ pod! {
         zero: u32,
         sums: [u64; 3],
         run_ns: u64,
-        end_ns: u64,
     }
     struct ForkRecord {
         kind: u32,
@@ -119,7 +116,7 @@ mod tests {
     fn layouts_agree() {
         assert_eq!(
             (size_of::<AccountConfig>(), AccountConfig::padding()),
-            (32, 0)
+            (24, 0)
         );
         assert_eq!(
             (size_of::<HolderRecord>(), HolderRecord::padding()),
@@ -132,7 +129,7 @@ mod tests {
         assert_eq!((size_of::<WaitRecord>(), WaitRecord::padding()), (208, 0));
         assert_eq!(
             (size_of::<ThreadRecord>(), ThreadRecord::padding()),
-            (56, 0)
+            (48, 0)
         );
         assert_eq!((size_of::<ForkRecord>(), ForkRecord::padding()), (8, 0));
         assert_eq!((size_of::<ThreadClock>(), ThreadClock::padding()), (216, 0));

@@ -127,8 +127,6 @@ impl Accounting {
             scope: scope.scope_kind(),
             self_tgid: std::process::id(),
             has_prev_state: has_prev_state().into(),
-            has_clocks: 1,
-            has_user_stacks: 1,
             unwinds: unwinds.into(),
         };
         let ring_bytes =

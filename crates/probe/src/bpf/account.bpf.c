@@ -147,7 +147,6 @@ static __always_inline void leave_cpu(void *ctx, struct task_struct *t, u32 stat
 			.tid = t->pid,
 			.sums = { c->sums[0], c->sums[1], c->sums[2] },
 			.run_ns = exec - c->exec_first,
-			.end_ns = now,
 		};
 		u32 tid = t->pid;
 
@@ -403,8 +402,7 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	if (!s)
 		return 0;
 	/* a thread that never gives its CPU up is not seen by any switch */
-	if (account_config.has_clocks)
-		clock_of(t->pid, t->tgid, t->start_time, t->se.sum_exec_runtime, THREAD_RUNS);
+	clock_of(t->pid, t->tgid, t->start_time, t->se.sum_exec_runtime, THREAD_RUNS);
 	s->kind = ACCOUNT_SAMPLE;
 	s->tgid = t->tgid;
 	s->tid = t->pid;
@@ -421,7 +419,7 @@ int account_sample(struct bpf_perf_event_data *ctx)
 	s->caller = 0;
 	s->advice = advice_of(t, s->nr);
 	s->ustack = 0;
-	if (account_config.has_user_stacks && kernel && is_of_a_program(t)) {
+	if (kernel && is_of_a_program(t)) {
 		if (account_config.unwinds)
 			s->ustack = stack_in_pieces(ctx, t, 1, true);
 		if (s->ustack > 0)

@@ -47,8 +47,6 @@ struct account_config {
 	u32 scope;
 	u32 self_tgid;
 	u32 has_prev_state; /* sched_switch passes the state on (Linux 5.18) */
-	u32 has_clocks;	    /* threads are seen to leave their CPU and to come back */
-	u32 has_user_stacks;
 	u32 unwinds; /* of user stacks pieces are taken (pieces.h) */
 };
 
@@ -108,7 +106,6 @@ struct account_thread {
 	u32 zero;
 	u64 sums[THREAD_STATES];
 	u64 run_ns;
-	u64 end_ns;
 };
 
 /* A process has a child, and so a copy of its page tables. */
@@ -146,11 +143,11 @@ struct account_health {
 	u64 lost_stacks;
 };
 
-_Static_assert(sizeof(struct account_config) == 32, "as in account/layout.rs");
+_Static_assert(sizeof(struct account_config) == 24, "as in account/layout.rs");
 _Static_assert(sizeof(struct holder) == 120, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_sample) == 80 + 16 * SAMPLE_DEPTH, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_wait) == 208, "as in account/layout.rs");
-_Static_assert(sizeof(struct account_thread) == 56, "as in account/layout.rs");
+_Static_assert(sizeof(struct account_thread) == 48, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_fork) == 8, "as in account/layout.rs");
 _Static_assert(sizeof(struct clock) == 216, "as in account/layout.rs");
 _Static_assert(sizeof(struct account_health) == 40, "as in account/layout.rs");
