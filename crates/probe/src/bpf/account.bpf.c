@@ -47,7 +47,11 @@ DEFINE_HASH(clocks, u32, struct clock, MAX_CLOCKS, 0);
 DEFINE_STACK_TABLE(wait_stacks, MAX_WAIT_STACKS, STACK_DEPTH);
 DEFINE_RING_BUFFER(account_records);
 
-/* These values are too large for the stack. Each map is of one program: the timer may interrupt the others, but not itself. */
+/*
+ * These values are too large for the stack. sample_scratch is of one program, which does not interrupt itself. clock_scratch is
+ * filled with interrupts off by sched_switch, and for the current thread by the others: if the timer interrupts one of these, it
+ * fills in the clock of the same thread.
+ */
 DEFINE_PER_CPU_ARRAY(sample_scratch, struct account_sample, 1);
 DEFINE_PER_CPU_ARRAY(clock_scratch, struct clock, 1);
 
@@ -80,8 +84,6 @@ static __always_inline u32 advice_of(struct task_struct *t, s32 nr)
  */
 static __noinline struct clock *clock_of(u32 tid, u32 tgid, u64 born, u64 exec, u32 state)
 {
-	u64 now;
-
 	struct clock *c = bpf_map_lookup_elem(&clocks, &tid);
 	u32 zero = 0;
 
@@ -97,10 +99,10 @@ static __noinline struct clock *clock_of(u32 tid, u32 tgid, u64 born, u64 exec, 
 	c->exec_last = exec;
 	c->exec_first = exec;
 	if (state == THREAD_RUNS) {
-		now = bpf_ktime_get_ns();
+		u64 now = bpf_ktime_get_ns(), elapsed = now > c->since ? now - c->since : 0;
+
 		/* all of that time it had the CPU, or nearly so */
-		now = now > c->since ? now - c->since : 0;
-		c->exec_first -= now < exec ? now : exec;
+		c->exec_first -= elapsed < exec ? elapsed : exec;
 	}
 	bpf_map_update_elem(&clocks, &tid, c, BPF_NOEXIST);
 	c = bpf_map_lookup_elem(&clocks, &tid);
@@ -109,11 +111,15 @@ static __noinline struct clock *clock_of(u32 tid, u32 tgid, u64 born, u64 exec, 
 	return c;
 }
 
-/* Counts the time since the last change, and returns it. */
+/*
+ * Counts the time since the last change, and returns it. No two CPUs do so for one thread at once: another CPU runs a thread
+ * only when on_cpu is 0 (finish_task() and try_to_wake_up() in kernel/sched/core.c), which comes after sched_switch.
+ */
 static __always_inline u64 change_state(struct clock *c, u32 state, u64 now)
 {
 	u64 ns = now > c->since ? now - c->since : 0;
 
+	/* the state is always one of them, but the verifier does not know */
 	c->sums[c->state < THREAD_STATES ? c->state : 0] += ns;
 	c->state = state;
 	c->since = now;

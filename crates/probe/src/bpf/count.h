@@ -7,11 +7,11 @@
 
 /* A walk over the victims of a round. */
 struct settling {
-	u32 cpu;
-	u32 place;
-	u32 target;
-	u32 counted;
-	u32 unseen;
+	u32 cpu; /* the culprit's */
+	u32 place; /* of the round */
+	u32 target; /* the next to visit */
+	u32 counted; /* victims in scope so far */
+	u32 unseen; /* victims that left no times */
 	u32 zero;
 	u64 end; /* of the last victim */
 };
@@ -27,6 +27,7 @@ static __always_inline bool victim_in_scope(u32 cpu, u32 victim)
 	return cpu_in_scope(cpu);
 }
 
+/* Adds a victim's times, which stand for those of 1 << shift rounds. */
 static __always_inline void count_hit(struct culprit_tally *tally, struct victim_tally *vt,
 				      struct hists *hists, u64 delay, u64 stall, u32 shift)
 {
@@ -42,6 +43,7 @@ static __always_inline void count_flush(struct culprit_tally *tally, struct roun
 {
 	tally->shootdowns++;
 	tally->victims += victims;
+	/* TLB_FLUSH_ALL and PAGE_SHIFT of x86 (tlbflush.h and page_types.h in arch/x86/include/asm) */
 	if (r->end == ~0ULL)
 		tally->full++;
 	else
@@ -103,6 +105,7 @@ static __always_inline void finish_round(struct settling *s, struct round *r)
 		ADD_TO_HEALTH(healths, unseen, s->unseen);
 		s->counted += s->unseen;
 	}
+	/* where the culprit's record told another number of victims, or, with 0, left that to this one */
 	if (config.recording && (r->sent != records || !records))
 		write_end(r, s->cpu, s->end, records, r->mode == MODE_IN ? s->unseen : 0);
 	if (s->counted && tally && hists)

@@ -50,11 +50,13 @@ static __always_inline void begin_untimed(struct bpf_raw_tracepoint_args *ctx, s
 	r->targets = 0;
 	r->state = ROUND_OPEN;
 	r->flags = 0;
+	/* this CPU flushes too, and names the culprit then (begin_timed() says why) */
 	if (likely(r->mm == (u64)t->mm)) {
 		o->due = 1;
 		return;
 	}
 	name_culprit(ctx, o, r);
+	/* its victims are counted one by one as they are queued (count_one_more()) */
 	count_untimed(r, 0);
 	tell_if_strange(r, o->generation);
 	if (has_sample(o, r))

@@ -20,6 +20,7 @@ static __always_inline s32 call_of(struct task_struct *t)
 	if (t->thread_info.status & TS_COMPAT)
 		return NR_COMPAT;
 	regs = (struct pt_regs *)bpf_task_pt_regs(t);
+	/* a fault or an interrupt leaves -1 there, as no call is to be restarted (idtentry_body in arch/x86/entry/entry_64.S) */
 	return (long)regs->orig_ax < 0 ? NR_FAULT : (s32)regs->orig_ax;
 }
 

@@ -20,7 +20,8 @@ static __always_inline u64 address_space_of(struct mm_struct *mm)
 
 /*
  * Names a flush by its address space and generation, which is one more with each flush of that space. Two flushes have
- * the same name once in 2^31. (The factors are the golden ratio's and the one of Murmur3's finalizer.)
+ * the same name once in 2^31. One bit is always set, so that the name is neither TAG_NO_MEMORY nor 0, which is no flush's.
+ * (The factors are the golden ratio's and the one of Murmur3's finalizer.)
  */
 static __always_inline u32 tag_of(u64 space, u64 generation)
 {

@@ -21,7 +21,10 @@ int sched_process_fork(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Takes an ended process out of scope, because its number may be given to a stranger. */
+/*
+ * Takes an ended process out of scope, because its number may be given to a stranger. This comes for every thread, and only the
+ * first one's number is the process's; deleting fails where the process was not in scope.
+ */
 SEC("raw_tp/sched_process_free")
 int sched_process_free(struct bpf_raw_tracepoint_args *ctx)
 {

@@ -5,6 +5,7 @@
 #ifndef QUELL_HISTOGRAM_H
 #define QUELL_HISTOGRAM_H
 
+/* The place of the highest bit that is set, by halving: BPF of this version has no instruction for it. */
 static __always_inline u32 log2_floor(u64 v)
 {
 	u32 r, s;
@@ -17,7 +18,10 @@ static __always_inline u32 log2_floor(u64 v)
 	return r | (v >> 1);
 }
 
-/* The twin of hist::bucket_of in quell-event. */
+/*
+ * The twin of hist::bucket_of in quell-event. What is left of a value after the shift has one bit more than HIST_STEPS_LOG2, so
+ * it lies from HIST_STEPS to 2 * HIST_STEPS - 1, and the buckets of an octave follow those of the one before without a gap.
+ */
 static __always_inline u32 bucket_of(u64 ns)
 {
 	u32 e, b;

@@ -35,6 +35,7 @@ struct asker {
 /* By the request's address: it is in flight once at a time. */
 DEFINE_HASH(asked, u64, struct asker, MAX_ASKED, 0);
 
+/* An interruption that is under way, by its kind. */
 struct begun {
 	u64 at;
 	struct asker by;
@@ -44,6 +45,7 @@ struct begun {
 
 DEFINE_ARRAY(begun, struct begun, KINDS, 0);
 
+/* The kernel's stacks of both sides, and the records. */
 DEFINE_STACK_TABLE(watch_stacks, MAX_WATCH_STACKS, WATCH_STACK_DEPTH);
 DEFINE_RING_BUFFER(interruptions);
 
@@ -191,6 +193,10 @@ int watch_call_exit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/*
+ * The two programs of a pair of tracepoints that begin and end the handler of an interrupt
+ * (arch/x86/include/asm/trace/irq_vectors.h) or of a softirq (include/trace/events/irq.h). Which one it is does not matter.
+ */
 #define VECTOR(name, kind)                                        \
 	SEC("raw_tp/" #name "_entry")                             \
 	int watch_##name##_entry(struct bpf_raw_tracepoint_args *ctx) \

@@ -41,12 +41,12 @@ char LICENSE[] SEC("license") = "GPL";
 
 const volatile struct ipi_config ipi_config SEC(".rodata.ipi_config") = {};
 
+/* Both take memory only as entries come: on a machine with many CPUs there is room for more than most programs need. */
 DEFINE_HASH(calls, struct call_key, struct call_tally, MAX_CALLS /* times ncpu */, BPF_F_NO_PREALLOC);
+DEFINE_HASH(call_victims, struct call_victim_key, struct call_victim, MAX_CALL_VICTIMS, BPF_F_NO_PREALLOC);
 
 /* The names of culprits' and victims' processes; those that came last are kept. */
 DEFINE_LRU_HASH(call_names, u32, struct call_name, MAX_CALL_VICTIMS);
-
-DEFINE_HASH(call_victims, struct call_victim_key, struct call_victim, MAX_CALL_VICTIMS, BPF_F_NO_PREALLOC);
 
 /* No wake-up waits so long until its CPU has interrupts on. */
 #define STALE_NS 1000000000ULL

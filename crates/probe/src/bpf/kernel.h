@@ -58,6 +58,19 @@ enum {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+/*
+ * The arguments of a raw tracepoint, as its TP_PROTO() in include/trace/events has them:
+ *
+ *   csd_queue_cpu           the target's CPU, the caller's address, the function, the csd     csd.h
+ *   csd_function_entry      the function, the csd; csd_function_exit has the same
+ *   sched_switch            whether the CPU was taken away, the thread that leaves, the one   sched.h
+ *                           that comes, and, since 5.18, the state of the one that leaves
+ *   sched_process_fork      the parent, the child
+ *   sched_process_free      the thread
+ *   task_rename             the thread, its new name                                          task.h
+ *   contention_begin        the lock, LCB_F_*                                                 lock.h
+ *   contention_end          the lock, how it ended
+ */
 struct bpf_raw_tracepoint_args {
 	__u64 args[0];
 };

@@ -35,10 +35,12 @@ DEFINE_ARRAY(interrupts, u32, 1 /* ncpu * row */, BPF_F_MMAPABLE);
  */
 DEFINE_ARRAY(hit_threads, struct hit_thread, 1 /* requests or arrivals */, BPF_F_MMAPABLE);
 
+/* Each culprit that was seen: its number by its key, and by the number its name, and its counts on each CPU (keys.h). */
 DEFINE_HASH(culprit_index, struct culprit_key, u32, 1 /* config.keys */, 0);
 DEFINE_ARRAY(culprit_infos, struct culprit_info, 1 /* config.keys */, 0);
 DEFINE_PER_CPU_ARRAY(culprit_tallies, struct culprit_tally, 1 /* config.keys */);
 
+/* The same of each victim. */
 DEFINE_HASH(victim_index, struct victim_key, u32, 1 /* config.keys */, 0);
 DEFINE_ARRAY(victim_infos, struct victim_info, 1 /* config.keys */, 0);
 DEFINE_PER_CPU_ARRAY(victim_tallies, struct victim_tally, 1 /* config.keys */);
@@ -46,7 +48,10 @@ DEFINE_PER_CPU_ARRAY(victim_tallies, struct victim_tally, 1 /* config.keys */);
 DEFINE_PER_CPU_ARRAY(hists, struct hists, 1);
 DEFINE_PER_CPU_ARRAY(healths, struct probe_health, 1);
 
+/* Stacks of the kernel and of programs, by the numbers that culprits and records have of them (stack_memo.h). */
 DEFINE_STACK_TABLE(stacks, MAX_STACKS, STACK_DEPTH);
+
+/* For the records of record.h and sample.h. */
 DEFINE_RING_BUFFER(records);
 
 static __always_inline struct cpu_state *cpu_state_of(u32 cpu)

@@ -104,9 +104,14 @@ DEFINE_ARRAY(stack_numbers, u32, 1, 0);
 /* Until when the budget of each CPU is spent, ns. */
 DEFINE_PER_CPU_ARRAY(piece_budgets, u64, 1);
 
-/* One for programs that an NMI's may interrupt, and one for those. */
+/* One for the programs that the program of samples may interrupt, and one for that program. */
 DEFINE_PER_CPU_ARRAY(stack_scratches, struct stack_words, 2);
 
+/*
+ * Takes a piece from this CPU's budget, if there is one left. The budget is the time from *until to now, of which the last
+ * PIECE_BURST_NS count. Where the program of samples comes between reading and writing, one piece too many
+ * is taken.
+ */
 static __always_inline bool may_take_piece(void)
 {
 	u64 now = bpf_ktime_get_ns(), spent;
@@ -120,6 +125,7 @@ static __always_inline bool may_take_piece(void)
 	return true;
 }
 
+/* A number that no stack has had, until they begin again after 2^30. With STACK_IN_PIECES it is never 0. */
 static __always_inline u32 new_number(void)
 {
 	u32 zero = 0, *numbers = bpf_map_lookup_elem(&stack_numbers, &zero);
@@ -179,8 +185,8 @@ __noinline int returns_alike(struct known_stack *known, struct stack_words *s)
 /*
  * The number of this thread's user stack, of which the loader has, or gets, a piece; 0 where only frame pointers can be used.
  * The thread must be one of a program (is_of_a_program()). Another piece is taken of a stack that the loader has not unwound
- * yet, with a number for this time alone; with `always` also of a stack that finds no room among the known ones. `scratch` is 0
- * in programs that an NMI may interrupt, and 1 in an NMI.
+ * yet, with a number for this time alone; with `always` also of a stack that finds no room among the known ones. `scratch` is 1
+ * in the program of samples, and 0 in those that it may interrupt.
  */
 static __noinline s32 stack_in_pieces(void *ctx, struct task_struct *t, u32 scratch, bool always)
 {

@@ -46,6 +46,7 @@ static __always_inline void write_send(void *ctx, struct cpu_state *o,
 
 	if (config.stack_every && ++o->sampled >= config.stack_every) {
 		o->sampled = 0;
+		/* the second word of a key is the call with its advice and flags, by which kernel_stack() remembers */
 		kstack = o->key.kstack >= 0 ? o->key.kstack : kernel_stack(ctx, ((u64 *)&o->key)[1]);
 		if (is_of_a_program(t)) {
 			ustack = config.unwinds ? stack_in_pieces(ctx, t, 0, false) : 0;
@@ -56,6 +57,7 @@ static __always_inline void write_send(void *ctx, struct cpu_state *o,
 		}
 	}
 	r->sent = 0;
+	/* its first request is queued after this, so the time that the stacks took is no part of the delay */
 	if (o->open)
 		r->t0 = bpf_ktime_get_ns();
 	s = reserve_record(sizeof(*s));

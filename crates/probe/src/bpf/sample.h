@@ -12,7 +12,8 @@ u32 sample_every SEC(".data.sample_every") = 1;
 /*
  * Of a round whose culprit is named and in scope; where victims decide that, it is too early. The gap
  * between two is drawn anew each time: a fixed one would beat with the loops of programs, and take the
- * same of their three munmaps every time.
+ * same of their three munmaps every time. It is from 0 to 2 * every - 2 rounds, and so on average one in
+ * `every` is taken.
  */
 static __always_inline bool has_sample(struct cpu_state *o, struct round *r)
 {

@@ -158,7 +158,7 @@ __noinline int settle_for_loader(u32 cpu, u32 place)
 	return 0;
 }
 
-/* Counts all rounds that are over, except the last one. */
+/* Counts all rounds that are over, except the last one. No round begins in a place from config.places on: they stay free. */
 __noinline int settle_all(u32 cpu)
 {
 	struct cpu_state *o = cpu_state_of(cpu);

@@ -30,6 +30,7 @@
 
 /* Words of a kernel stack above the tracepoint that are searched: 2 KiB. Reclaim goes deeper. */
 #define MEMO_WORDS 256
+/* The size of a thread's kernel stack (THREAD_SIZE in arch/x86/include/asm/page_64_types.h). */
 #define MEMO_STACK 16384
 /* Return addresses that are compared, and the first of them: those before it are of the tracepoint. */
 #define MEMO_FRAMES 32
@@ -67,10 +68,17 @@ struct scratch {
 	u64 ips[STACK_DEPTH];
 };
 
+/*
+ * A stack of the kernel has its slot by the system call, and one of a program by the stack pointer. Another stack in the same
+ * slot replaces it.
+ */
 DEFINE_PER_CPU_ARRAY(kernel_memos, struct kernel_memo, MEMO_SLOTS);
 DEFINE_PER_CPU_ARRAY(user_memos, struct user_memo, MEMO_SLOTS);
+
+/* What is too large for the stack of a program. */
 DEFINE_PER_CPU_ARRAY(scratches, struct scratch, 1);
 
+/* Has the kernel walk the stack, STACK_DEPTH frames at most, and number it (bpf_get_stackid() in kernel/bpf/stackmap.c). */
 static __always_inline s32 walk_stack(void *ctx, u64 flags)
 {
 	long id = bpf_get_stackid(ctx, &stacks, flags);
@@ -119,6 +127,7 @@ __noinline int find_frames(struct kernel_memo *memo, struct scratch *s)
 	return 0;
 }
 
+/* Whether all return addresses of the memo lie where they lay. */
 __noinline int kernel_looks_like(struct kernel_memo *memo, struct scratch *s)
 {
 	u32 i, at, n;
@@ -152,7 +161,11 @@ static __noinline s32 kernel_stack(void *ctx, u64 call)
 	s = bpf_map_lookup_elem(&scratches, &zero);
 	if (!s || !memo)
 		return walk_stack(ctx, 0);
-	/* the addresses go through memory, because the verifier lets no program calculate with pointers */
+	/*
+	 * What ctx points to lies on the kernel stack (bpf_trace_run*() in kernel/trace/bpf_trace.c, or the trampoline's frame),
+	 * below the return addresses that are compared; the registers lie at the end of the stack. The addresses go through
+	 * memory, because the verifier lets no program calculate with pointers.
+	 */
 	*(volatile u64 *)&s->at = (u64)ctx;
 	*(volatile u64 *)&s->top = (u64)bpf_task_pt_regs(t);
 	at = *(volatile u64 *)&s->at;
@@ -190,6 +203,7 @@ static __noinline s32 kernel_stack(void *ctx, u64 call)
 	return id;
 }
 
+/* Whether the frames that were just found are those of the memo. */
 __noinline int user_looks_like(struct user_memo *memo, struct scratch *s)
 {
 	u32 i, n;
@@ -206,6 +220,7 @@ __noinline int user_looks_like(struct user_memo *memo, struct scratch *s)
 	return 1;
 }
 
+/* The number of this thread's user stack, by frame pointers. */
 static __noinline s32 user_stack(void *ctx)
 {
 	struct task_struct *t = bpf_get_current_task_btf();

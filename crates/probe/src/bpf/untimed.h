@@ -81,6 +81,7 @@ static __always_inline void keep_rate(struct cpu_state *o, u64 now)
 		window = PACE_NS;
 	if (rounds < PACE_ROUNDS && now - o->paced_ns < window)
 		return;
+	/* not by 0: this round is counted in `begun` */
 	each = (now - o->paced_ns) / rounds;
 	o->paced_at = o->begun;
 	o->paced_ns = now;

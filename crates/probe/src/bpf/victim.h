@@ -40,6 +40,7 @@ static __always_inline struct victim_key name_victim(struct cpu_state *me, struc
 			key.bystander &= 1;
 		}
 	}
+	/* a key is one word */
 	if (!me->victim || *(u64 *)&me->vkey != *(u64 *)&key) {
 		me->victim = victim_of(&key);
 		me->vkey = key;
@@ -60,7 +61,7 @@ static __always_inline void leave_thread(u32 cell, struct task_struct *t, struct
 	bpf_get_current_comm(thread->comm, sizeof(thread->comm));
 }
 
-/* One more time that this CPU was interrupted by that one. */
+/* One more time that this CPU was interrupted by that one. Only this CPU writes the cell, with interrupts off. */
 static __always_inline void count_interrupt(u32 cpu, u32 from)
 {
 	u32 cell = cpu * config.row + from, *n = bpf_map_lookup_elem(&interrupts, &cell);

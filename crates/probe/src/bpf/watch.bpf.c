@@ -31,10 +31,12 @@ const volatile struct watch_config watch_config SEC(".rodata.watch_config") = {}
 
 DEFINE_RING_BUFFER(watch_samples);
 
+/* [lower bits of the thread's number]: the thread that sleeps */
 DEFINE_ARRAY(sleepers, struct sleeper, MAX_SLEEPERS, 0);
 
 DEFINE_HASH(sleeps, struct sleep_key, struct sleep_tally, MAX_SLEEPS, 0);
 
+/* By the stack's name (hash_of()). The reader takes them out as it learns them. */
 DEFINE_HASH(sleep_stacks, u64, struct sleep_stack, MAX_SLEEP_STACKS, 0);
 
 /* These values are too large for the stack. Each map is of one program: the timer may interrupt the others, but not itself. */
@@ -80,7 +82,10 @@ static __noinline u64 sleep_stack_here(struct bpf_raw_tracepoint_args *ctx)
 	return hash;
 }
 
-/* Whether this CPU may walk one more stack. */
+/*
+ * Whether this CPU may walk one more stack. Once none is left, as many are given out as the time since the last giving is worth,
+ * up to WALKS_AT_ONCE. Interrupts are off, so nothing comes between reading and writing.
+ */
 static __always_inline bool may_walk(u64 now)
 {
 	u32 zero = 0;
@@ -100,6 +105,10 @@ static __always_inline bool may_walk(u64 now)
 	return true;
 }
 
+/*
+ * Notes that this thread sleeps, in its cell. Should two threads of one cell fall asleep on two CPUs at the same moment, one of
+ * the two sleeps is not counted, and the other may have its call.
+ */
 static __always_inline void fall_asleep(struct bpf_raw_tracepoint_args *ctx, struct task_struct *t, u32 state)
 {
 	u32 tid = t->pid, place = tid & (MAX_SLEEPERS - 1);
@@ -128,6 +137,7 @@ static __always_inline void fall_asleep(struct bpf_raw_tracepoint_args *ctx, str
 	s->tid = tid;
 }
 
+/* Counts a sleep that is over. */
 static __always_inline void wake_up(struct sleeper *s)
 {
 	struct sleep_key key = { .cgroup = s->cgroup, .stack = s->stack, .nr = s->nr };
