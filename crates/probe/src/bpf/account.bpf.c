@@ -300,6 +300,10 @@ static __always_inline struct task_struct *first_writer(struct rw_semaphore *loc
  */
 static __always_inline void find_holder(struct clock *c, struct rw_semaphore *lock, struct task_struct *current)
 {
+	/*
+	 * Its lowest bits are flags (RWSEM_OWNER_FLAGS_MASK in rwsem.c), and a task_struct is aligned to more. The thread may
+	 * end meanwhile: what is read of it is wrong or 0 then, but no read faults (bpf_probe_read_kernel()).
+	 */
 	long owner = BPF_CORE_READ(lock, owner.counter);
 	struct task_struct *t = (struct task_struct *)(owner & ~7L);
 	struct holder *h = &c->holder;

@@ -134,6 +134,7 @@ int many_begins(u64 *ctx)
 	return 0;
 }
 
+/* Counts a victim, unless its times are of another flush. Entry 0 of the row is the count of victims. */
 static long settle_arrival(u32 i, struct settling *s)
 {
 	struct arrival *a = arrival_of(s->cpu, i + 1);
@@ -241,6 +242,7 @@ static __always_inline int handler_ends(void)
 	if (!a)
 		return 0;
 	n = __sync_fetch_and_add(&a->cpu, 1) + 1;
+	/* a row has room for every other CPU: more come only where two CPUs have everything flushed at once */
 	if (n >= config.row)
 		return 0;
 	a = arrival_of(me->from, n);

@@ -48,7 +48,7 @@ DEFINE_HASH(call_victims, struct call_victim_key, struct call_victim, MAX_CALL_V
 /* The names of culprits' and victims' processes; those that came last are kept. */
 DEFINE_LRU_HASH(call_names, u32, struct call_name, MAX_CALL_VICTIMS);
 
-/* No wake-up waits so long until its CPU has interrupts on. */
+/* A wake-up in the table that is older has missed its handler: no CPU has interrupts off for so long. */
 #define STALE_NS 1000000000ULL
 
 struct in_flight {

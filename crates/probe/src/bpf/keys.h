@@ -29,6 +29,7 @@ static __always_inline u32 index_of(void *map, void *key, u32 *next)
 	if (*(volatile u32 *)next >= config.keys)
 		return 0;
 	i = __sync_fetch_and_add(next, 1);
+	/* another CPU may have taken the last number since */
 	if (i >= config.keys)
 		return 0;
 	if (!bpf_map_update_elem(map, key, &i, BPF_NOEXIST))
@@ -178,6 +179,7 @@ static __always_inline bool fill_culprit_key(struct culprit_key *key, struct tas
 	compat = t->thread_info.status & TS_COMPAT;
 	if (compat)
 		key->flags |= CULPRIT_COMPAT;
+	/* madvise of each table; process_madvise has one number in both, and works on others' memory too */
 	if (key->nr == (compat ? 219 : 28) || key->nr == 440)
 		key->advice = advice_of(regs);
 	return !(own || key->nr == 440) || !mm || !call_decides(key->nr, compat, key->advice);

@@ -69,6 +69,7 @@ static __always_inline bool is_flush(u64 func)
 	return func == config.fn_flush_tlb_func;
 }
 
+/* A function that this kernel lacks has the address 0 in the configuration. */
 static __always_inline bool is_kernel_flush(u64 func)
 {
 	return func && (func == config.fn_flush_all || func == config.fn_flush_kernel);

@@ -96,6 +96,7 @@ static __always_inline void find_culprit(void *ctx, struct cpu_state *o, struct 
 		if (!has_room(&culprit_index, &key, &state.next_culprit))
 			key.tgid = key.high = 0;
 	}
+	/* a key is two words */
 	if (!o->culprit || ((u64 *)&key)[0] != ((u64 *)&o->key)[0] ||
 	    ((u64 *)&key)[1] != ((u64 *)&o->key)[1]) {
 		o->culprit = culprit_of(&key);

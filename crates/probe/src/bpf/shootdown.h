@@ -10,15 +10,15 @@
 
 #define COMM_LEN 16
 
-#define MAX_SCOPE 65536
-#define STACK_DEPTH 64
-#define MAX_STACKS 16384
+#define MAX_SCOPE 65536 /* processes in scope at once; a child beyond is not followed */
+#define STACK_DEPTH 64 /* frames of a stack that are kept, from the innermost on */
+#define MAX_STACKS 16384 /* different stacks; one that finds no room is counted as lost */
 #define MAX_PLACES 8 /* rounds that a CPU keeps until they are counted, with the one in flight */
 
 enum scope_kind {
-	SCOPE_ALL,
-	SCOPE_TREE,
-	SCOPE_CPUS,
+	SCOPE_ALL,  /* the machine */
+	SCOPE_TREE, /* processes and their children (scope_tgids): as culprits, or by their memory */
+	SCOPE_CPUS, /* CPUs as victims (scope_cpus) */
 };
 
 /* The configuration that the loader writes for the probe. */

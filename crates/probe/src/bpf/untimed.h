@@ -55,6 +55,7 @@ static __always_inline bool is_untimed(u64 mm, u64 generation, u32 shift)
 	if (unlikely(!shift))
 		return false;
 	x = (x ^ (x >> 32)) * 0xff51afd7ed558ccdULL;
+	/* the upper `shift` bits are all 0 once in 1 << shift; MAX_SHIFT fits the mask */
 	return x >> (64 - (shift & 7));
 }
 
