@@ -5,7 +5,9 @@ mod clock_events;
 mod holder;
 mod layout;
 mod mechanisms;
+mod process_times;
 mod singles;
+mod stack_numbers;
 mod system_call;
 mod thread_clocks;
 mod totals;
@@ -165,7 +167,7 @@ impl Accounting {
             move |bytes| {
                 // Nobody else borrows the totals while the ring is read.
                 if let Ok(mut totals) = totals_of_reader.try_borrow_mut() {
-                    totals.take_record(bytes);
+                    totals.add_record(bytes);
                 }
             },
         )?;

@@ -148,12 +148,12 @@ impl Singles {
         });
     }
 
-    /// Gives rows the numbers of the known stacks that theirs turned out to be.
-    pub(super) fn renumber_stacks(&mut self, same: &HashMap<u32, u32>) {
+    /// Gives rows the number that their user stack has, where `renumbered` has one for the number that it got too early.
+    pub(super) fn renumber_stacks(&mut self, renumbered: &HashMap<u32, u32>) {
         let numbers = self.waits.iter_mut().map(|w| &mut w.user_stack);
         let numbers = numbers.chain(self.samples.iter_mut().map(|s| &mut s.user_stack));
         for stack in numbers {
-            let found = u32::try_from(*stack).ok().and_then(|n| same.get(&n));
+            let found = u32::try_from(*stack).ok().and_then(|n| renumbered.get(&n));
             if let Some(&known) = found {
                 *stack = row_stack_number(known);
             }

@@ -4,6 +4,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use quell_event::{Account, ProcessTime};
 
 use super::layout::{THREAD_READY, THREAD_RUNS, THREAD_SLEEPS, ThreadClock};
+use super::process_times::{MAX_ACCOUNT_PROCESSES, OTHER_PROCESSES_PID, empty_process_time};
 use crate::error::{Error, Result};
 use crate::layout;
 
@@ -19,6 +20,24 @@ pub(super) fn add_thread_time(process: &mut ProcessTime, run_ns: u64, sums: &[u6
 fn read_exec_ns(pid: u32, tid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+/// The row of a process of which no record has come yet, perhaps: then it is new, or that of all other processes where there
+/// are too many to tell apart, to which the process's records will be added, too.
+fn row_of_process(account: &mut Account, pid: u32) -> &mut ProcessTime {
+    let processes = &mut account.processes;
+    let place_of = |processes: &[ProcessTime], pid| processes.iter().position(|p| p.pid == pid);
+    let mut row_pid = pid;
+    let mut place = place_of(processes, pid);
+    if place.is_none() && processes.len() >= MAX_ACCOUNT_PROCESSES {
+        row_pid = OTHER_PROCESSES_PID;
+        place = place_of(processes, row_pid);
+    }
+    let place = place.unwrap_or_else(|| {
+        processes.push(empty_process_time(row_pid));
+        processes.len() - 1
+    });
+    &mut processes[place]
 }
 
 /// Adds the threads that have not ended, each up to `now`. A thread that goes on meanwhile may be read half-way through
@@ -49,17 +68,29 @@ pub(super) fn add_living_threads(
                 read_now.saturating_sub(clock.exec_first)
             });
         }
-        let known = account.processes.iter_mut().find(|p| p.pid == clock.tgid);
-        if let Some(process) = known {
-            add_thread_time(process, run_ns, &sums);
-            continue;
-        }
-        let mut process = ProcessTime {
-            pid: clock.tgid,
-            ..ProcessTime::default()
-        };
-        add_thread_time(&mut process, run_ns, &sums);
-        account.processes.push(process);
+        add_thread_time(row_of_process(account, clock.tgid), run_ns, &sums);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that living threads make rows of their own up to the bound, and that beyond it they are in the row that is named
+    /// after all other processes.
+    #[test]
+    fn living_processes_beyond_the_bound_share_a_row() {
+        let mut account = Account::default();
+        let bound = u32::try_from(MAX_ACCOUNT_PROCESSES).unwrap();
+        for pid in 1..=bound + 2 {
+            row_of_process(&mut account, pid).run_ns += 1;
+        }
+        row_of_process(&mut account, 1).run_ns += 1;
+        assert_eq!(account.processes.len(), MAX_ACCOUNT_PROCESSES + 1);
+        assert_eq!(account.processes[0].run_ns, 2);
+        let others = &account.processes[MAX_ACCOUNT_PROCESSES];
+        assert_eq!((others.pid, others.run_ns), (0, 2));
+        assert_eq!(others.comm.as_str(), "(other processes)");
+    }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use libbpf_rs::MapHandle;
 use quell_event::trace::{StackCost, StackFrame, StackKind, TracedStack};
 use quell_event::{
-    Account, AccountRow, Comm, HolderRole, HolderRow, Mechanism, MechanismPart, ProcessTime, Text,
+    Account, AccountRow, Comm, HolderRole, HolderRow, Mechanism, MechanismPart, Text,
 };
 
 use super::layout::{
@@ -16,17 +16,16 @@ use super::layout::{
     ThreadRecord, WaitRecord,
 };
 use super::mechanisms::{StackClass, classify_by_call, classify_stack};
+use super::process_times::ProcessTimes;
 use super::singles::{self, RowStacks, Singles, SinglesTaken, UNNUMBERED_STACK};
+use super::stack_numbers::{NewStackAddresses, NewUserStack, StackNumbers};
 use super::{holder, thread_clocks};
 use crate::bpf_maps;
 use crate::causes::{self, Causes};
 use crate::layout as shared;
-use crate::recent::RecentMap;
 use crate::resolver::{StackResolver, kernel_stack};
 use crate::unwind::{StackPieces, is_of_piece};
 
-/// The most user stacks that are told apart; those that come later have no function.
-const MAX_USER_STACKS: usize = 1 << 16;
 /// The most kernel stacks whose class is remembered; then all are looked up anew.
 const MAX_KERNEL_STACKS: usize = 1 << 13;
 /// The most kernel stacks that are told apart where samples and waits are kept one by one; those that come later have no
@@ -34,14 +33,8 @@ const MAX_KERNEL_STACKS: usize = 1 << 13;
 const MAX_KERNEL_NUMBERS: usize = 1 << 12;
 /// So many more stacks of waits are told apart. Waits have few stacks, and samples are to leave room for them.
 const MORE_WAIT_NUMBERS: usize = 1 << 11;
-/// The most processes that are told apart, because somebody may watch for weeks; those that come later are summed up under
-/// number 0.
-const MAX_ACCOUNT_PROCESSES: usize = 1 << 14;
 /// The most holders of locks that are told apart.
 const MAX_HOLDERS: usize = 1 << 12;
-
-/// The numbers of these stacks begin here, so that one resolver can name them beside the stacks of shootdowns.
-const FIRST_STACK_NUMBER: u32 = 1 << 30;
 
 /// A kernel stack and its system call: the same addresses may mean something else in another call.
 type KernelKey = (Box<[u64]>, i32);
@@ -100,16 +93,6 @@ impl AccountCost {
     }
 }
 
-/// A user stack whose code has not been found yet.
-struct UnresolvedStack {
-    id: u32,
-    pid: u32,
-    /// The number of its piece; or 0 where its addresses are known.
-    number: i32,
-    addresses: Vec<u64>,
-    caller: u64,
-}
-
 /// The sums of everything that was recorded.
 pub(super) struct AccountTotals {
     wait_stacks: MapHandle,
@@ -117,24 +100,14 @@ pub(super) struct AccountTotals {
     kernel_classes: HashMap<KernelKey, Option<KernelStackClass>>,
     /// The classes of waits, by kernel stack as the map of stacks numbers it, call and flags.
     wait_classes: HashMap<(i32, i32, u32), Option<KernelStackClass>>,
-    /// The numbers of kernel stacks, by their functions, one to a line.
-    kernel_numbers: HashMap<String, u32>,
-    user_numbers: HashMap<(u32, Box<[u64]>, u64), u32>,
-    wait_user_numbers: HashMap<(u32, i32, u64), u32>,
-    /// The numbers of user stacks by the number of their piece.
-    numbers_by_piece: RecentMap<i32, u32>,
-    unresolved: Vec<UnresolvedStack>,
-    /// The number that was given last, without the bit that all have.
-    last_number: u32,
-    /// How many of `unresolved`, from the first on, have had the mappings of their processes read.
-    maps_seen: usize,
+    numbers: StackNumbers,
     /// Stacks whose code is found, until somebody takes them to have them named.
     stacks: Vec<TracedStack>,
     /// By the number of each stack that has been named.
     origins: HashMap<u32, StackOrigin>,
     rows: HashMap<TotalsKey, AccountCost>,
     holders: HashMap<HolderTotalsKey, AccountCost>,
-    processes: HashMap<u32, ProcessTime>,
+    processes: ProcessTimes,
     /// Samples and waits one by one, where somebody asked for them.
     singles: Option<Singles>,
 }
@@ -161,18 +134,12 @@ impl AccountTotals {
             causes,
             kernel_classes: HashMap::new(),
             wait_classes: HashMap::new(),
-            kernel_numbers: HashMap::new(),
-            user_numbers: HashMap::new(),
-            wait_user_numbers: HashMap::new(),
-            numbers_by_piece: RecentMap::new(2 * MAX_USER_STACKS),
-            unresolved: Vec::new(),
-            last_number: 0,
-            maps_seen: 0,
+            numbers: StackNumbers::new(),
             stacks: Vec::new(),
             origins: HashMap::new(),
             rows: HashMap::new(),
             holders: HashMap::new(),
-            processes: HashMap::new(),
+            processes: ProcessTimes::default(),
             singles: None,
         }
     }
@@ -192,64 +159,37 @@ impl AccountTotals {
     }
 
     /// Adds a record to the sums; one of a kind that only a newer object would write is left out.
-    pub(super) fn take_record(&mut self, bytes: &[u8]) {
+    pub(super) fn add_record(&mut self, bytes: &[u8]) {
         match bytes.first_chunk().copied().map(u32::from_ne_bytes) {
-            Some(ACCOUNT_SAMPLE) => self.take_sample(bytes),
+            Some(ACCOUNT_SAMPLE) => self.add_sample_record(bytes),
             Some(ACCOUNT_WAIT) => {
                 if let Some(mut wait) = shared::read_pod::<WaitRecord>(bytes) {
-                    wait.tgid = self.distinct_pid(wait.tgid);
-                    self.take_wait(&wait);
+                    wait.tgid = self.processes.distinct_pid(wait.tgid);
+                    self.add_wait_record(&wait);
                 }
             }
             Some(ACCOUNT_THREAD) => {
                 if let Some(ended) = shared::read_pod::<ThreadRecord>(bytes) {
-                    let pid = self.distinct_pid(ended.tgid);
-                    thread_clocks::add_thread_time(
-                        self.process_time(pid),
-                        ended.run_ns,
-                        &ended.sums,
-                    );
+                    let pid = self.processes.distinct_pid(ended.tgid);
+                    let process = self.processes.row_mut(pid);
+                    thread_clocks::add_thread_time(process, ended.run_ns, &ended.sums);
                 }
             }
             Some(ACCOUNT_FORK) => {
                 if let Some(fork) = shared::read_pod::<ForkRecord>(bytes) {
-                    let pid = self.distinct_pid(fork.tgid);
-                    self.process_time(pid).forks += 1;
+                    let pid = self.processes.distinct_pid(fork.tgid);
+                    self.processes.row_mut(pid).forks += 1;
                 }
             }
             _ => {}
         }
     }
 
-    /// The process under whose number a record is summed up: 0 where there are too many processes to tell apart.
-    fn distinct_pid(&self, pid: u32) -> u32 {
-        let known =
-            self.processes.len() < MAX_ACCOUNT_PROCESSES || self.processes.contains_key(&pid);
-        if known { pid } else { 0 }
-    }
-
-    fn process_time(&mut self, pid: u32) -> &mut ProcessTime {
-        self.processes.entry(pid).or_insert_with(|| ProcessTime {
-            pid,
-            ..ProcessTime::default()
-        })
-    }
-
-    fn named_process_time(&mut self, pid: u32, comm: [u8; 16]) -> &mut ProcessTime {
-        let process = self.process_time(pid);
-        // A process's name changes with exec, and the last one counts.
-        let comm = Text::from(Comm(comm).as_text());
-        if process.comm != comm {
-            process.comm = comm;
-        }
-        process
-    }
-
-    fn take_sample(&mut self, bytes: &[u8]) {
+    fn add_sample_record(&mut self, bytes: &[u8]) {
         let Some(mut head) = shared::read_pod::<AccountSampleHead>(bytes) else {
             return;
         };
-        head.tgid = self.distinct_pid(head.tgid);
+        head.tgid = self.processes.distinct_pid(head.tgid);
         let frames = bytes
             .get(size_of::<AccountSampleHead>()..)
             .unwrap_or_default();
@@ -257,7 +197,8 @@ impl AccountTotals {
             .chunks_exact(8)
             .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
         let kernel: Box<[u64]> = frames.by_ref().take(head.kernel_frames.into()).collect();
-        self.named_process_time(head.tgid, head.comm).samples += 1;
+        let process = self.processes.named_row_mut(head.tgid, Comm(head.comm));
+        process.samples += 1;
         let Some(KernelStackClass { class, number }) = self.classify_kernel_stack(kernel, head.nr)
         else {
             if let Some(singles) = &mut self.singles {
@@ -266,10 +207,10 @@ impl AccountTotals {
             return;
         };
         let stack = if is_of_piece(head.ustack) {
-            self.stack_in_pieces(head.tgid, head.ustack)
+            self.numbers.number_piece_stack(head.tgid, head.ustack)
         } else {
             let user = frames.take(head.user_frames.into()).collect();
-            self.user_stack(head.tgid, user, head.caller)
+            self.numbers.number_user_stack(head.tgid, user, head.caller)
         };
         self.row_cost(head.tgid, class, head.advice, stack).samples += 1;
         if let Some(singles) = &mut self.singles {
@@ -282,12 +223,14 @@ impl AccountTotals {
         }
     }
 
-    fn take_wait(&mut self, wait: &WaitRecord) {
-        self.named_process_time(wait.tgid, wait.comm);
+    fn add_wait_record(&mut self, wait: &WaitRecord) {
+        self.processes.named_row_mut(wait.tgid, Comm(wait.comm));
         let Some(KernelStackClass { class, number }) = self.classify_wait(wait) else {
             return;
         };
-        let stack = self.user_stack_of_wait(wait);
+        let stack = self.numbers.number_wait_stack(wait, |ustack| {
+            bpf_maps::stack_addresses(&self.wait_stacks, ustack).unwrap_or_default()
+        });
         if let Some(singles) = &mut self.singles {
             let stacks = RowStacks {
                 class,
@@ -362,16 +305,14 @@ impl AccountTotals {
     /// The number of a kernel stack, by its functions alone: stacks that differ only in the place within a function are one.
     fn number_kernel(&mut self, addresses: &[u64], names: &KernelStackNames, most: usize) -> u32 {
         let key = names.all.join("\n");
-        if let Some(&known) = self.kernel_numbers.get(&key) {
+        if let Some(known) = self.numbers.known_kernel_stack(&key) {
             return known;
         }
-        if self.kernel_numbers.len() >= most {
+        let Some(id) = self.numbers.number_kernel_stack(key, most) else {
             return UNNUMBERED_STACK;
-        }
-        let id = self.next_number();
+        };
         let stack = kernel_stack(id, addresses, Some(&names.symbols));
         self.stacks.push(stack);
-        self.kernel_numbers.insert(key, id);
         id
     }
 
@@ -423,85 +364,11 @@ impl AccountTotals {
         told
     }
 
-    fn user_stack(&mut self, pid: u32, addresses: Vec<u64>, caller: u64) -> u32 {
-        if addresses.is_empty() {
-            return UNNUMBERED_STACK;
-        }
-        let key = (pid, addresses.into_boxed_slice(), caller);
-        if let Some(known) = self.user_numbers.get(&key) {
-            return *known;
-        }
-        let Some(id) = self.next_stack() else {
-            return UNNUMBERED_STACK;
-        };
-        self.unresolved.push(UnresolvedStack {
-            id,
-            pid,
-            number: 0,
-            addresses: key.1.to_vec(),
-            caller,
-        });
-        self.user_numbers.insert(key, id);
-        id
-    }
-
-    /// The number of the stack that this piece was taken from.
-    fn stack_in_pieces(&mut self, pid: u32, number: i32) -> u32 {
-        if let Some(known) = self.numbers_by_piece.get(number) {
-            return known;
-        }
-        let Some(id) = self.next_stack() else {
-            return UNNUMBERED_STACK;
-        };
-        self.unresolved.push(UnresolvedStack {
-            id,
-            pid,
-            number,
-            addresses: Vec::new(),
-            caller: 0,
-        });
-        self.numbers_by_piece.insert(number, id);
-        id
-    }
-
-    fn next_stack(&mut self) -> Option<u32> {
-        if self.user_numbers.len() + self.unresolved.len() >= MAX_USER_STACKS {
-            return None;
-        }
-        Some(self.next_number())
-    }
-
-    fn next_number(&mut self) -> u32 {
-        self.last_number = (self.last_number + 1) % FIRST_STACK_NUMBER;
-        FIRST_STACK_NUMBER + self.last_number
-    }
-
-    fn user_stack_of_wait(&mut self, wait: &WaitRecord) -> u32 {
-        if is_of_piece(wait.ustack) {
-            return self.stack_in_pieces(wait.tgid, wait.ustack);
-        }
-        let key = (wait.tgid, wait.ustack, wait.caller);
-        if let Some(known) = self.wait_user_numbers.get(&key) {
-            return *known;
-        }
-        let addresses = match wait.ustack {
-            0.. => bpf_maps::stack_addresses(&self.wait_stacks, wait.ustack).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        let id = self.user_stack(wait.tgid, addresses, wait.caller);
-        if self.wait_user_numbers.len() < MAX_USER_STACKS {
-            self.wait_user_numbers.insert(key, id);
-        }
-        id
-    }
-
     /// Reads the mappings of processes with new stacks, again where a stack leads out of the known ones. That can't wait, because the
-    /// processes may end. Of a stack that is still to be unwound no address is known, and unwinding looks by itself.
+    /// processes may end.
     pub(super) fn read_mappings(&mut self, resolver: &mut StackResolver) {
-        for new in &self.unresolved[self.maps_seen.min(self.unresolved.len())..] {
-            resolver.cover_addresses(new.pid, &new.addresses);
-        }
-        self.maps_seen = self.unresolved.len();
+        self.numbers
+            .see_new_stacks(|pid, addresses| resolver.cover_addresses(pid, addresses));
     }
 
     /// Finds the code of new user stacks.
@@ -510,49 +377,32 @@ impl AccountTotals {
         resolver: &mut StackResolver,
         pieces: Option<&StackPieces>,
     ) {
-        let mut same = HashMap::new();
-        for new in std::mem::take(&mut self.unresolved) {
-            if !is_of_piece(new.number) {
-                let stack = resolver.user_stack(new.id, new.pid, new.addresses, new.caller);
-                self.stacks.push(stack);
-                continue;
-            }
-            let Some(followed) = pieces.and_then(|p| p.take_followed(new.number)) else {
-                continue;
-            };
-            if followed.single {
-                self.numbers_by_piece.remove(&new.number);
-            }
-            // The same stack may be known already, from another piece or by frame pointers.
-            let addresses = followed.addresses.clone().into_boxed_slice();
-            let key = (new.pid, addresses, followed.caller);
-            if let Some(&known) = self.user_numbers.get(&key) {
-                same.insert(new.id, known);
-                if !followed.single {
-                    self.numbers_by_piece.insert(new.number, known);
+        let new = self
+            .numbers
+            .take_new_stacks(|piece| pieces.and_then(|pieces| pieces.take_followed(piece)));
+        for NewUserStack { id, pid, addresses } in new.stacks {
+            self.stacks.push(match addresses {
+                NewStackAddresses::Walked(walked) => {
+                    resolver.user_stack(id, pid, walked.addresses, walked.caller)
                 }
-                continue;
-            }
-            self.user_numbers.insert(key, new.id);
-            let stack = resolver.followed_stack(new.id, new.pid, followed);
-            self.stacks.push(stack);
+                NewStackAddresses::Followed(followed) => resolver.followed_stack(id, pid, followed),
+            });
         }
-        self.merge_same_stacks(&same);
-        self.maps_seen = 0;
+        self.renumber_stacks(&new.renumbered);
     }
 
-    /// Moves the sums of stacks that turned out to be known ones to the numbers of those.
-    fn merge_same_stacks(&mut self, same: &HashMap<u32, u32>) {
-        if same.is_empty() {
+    /// Moves the sums of user stacks that were numbered too early to the numbers that they have.
+    fn renumber_stacks(&mut self, renumbered: &HashMap<u32, u32>) {
+        if renumbered.is_empty() {
             return;
         }
         if let Some(singles) = &mut self.singles {
-            singles.renumber_stacks(same);
+            singles.renumber_stacks(renumbered);
         }
-        let theirs = |key: &TotalsKey, _: &mut AccountCost| same.contains_key(&key.stack);
+        let theirs = |key: &TotalsKey, _: &mut AccountCost| renumbered.contains_key(&key.stack);
         let moved: Vec<(TotalsKey, AccountCost)> = self.rows.extract_if(theirs).collect();
         for (key, cost) in moved {
-            let stack = same.get(&key.stack).copied().unwrap_or(key.stack);
+            let stack = renumbered.get(&key.stack).copied().unwrap_or(key.stack);
             let key = TotalsKey { stack, ..key };
             self.rows.entry(key).or_default().add(&cost);
         }
@@ -573,10 +423,9 @@ impl AccountTotals {
 
     /// The cost of each stack. CPU time is left to the caller, who knows how much of it a sample stands for.
     pub(super) fn stack_costs(&self) -> Vec<StackCost> {
-        let comm = |pid| self.processes.get(&pid).map(|p| p.comm.clone());
         let costs = self.rows.iter().map(|(key, cost)| StackCost {
             pid: key.pid,
-            comm: comm(key.pid).unwrap_or_default(),
+            comm: self.processes.name_of(key.pid),
             mechanism: key.mechanism,
             part: key.part,
             stack: (key.stack != UNNUMBERED_STACK).then_some(key.stack),
@@ -644,7 +493,7 @@ impl AccountTotals {
                 longest_ns: cost.longest_ns,
             });
         }
-        account.processes = self.processes.values().cloned().collect();
+        account.processes = self.processes.sorted_rows();
         // A hash map has no order, and output needs one.
         account.rows.sort_by(|a, b| {
             let key = |r: &AccountRow| (r.pid, r.mechanism, r.part);
@@ -658,7 +507,6 @@ impl AccountTotals {
         account
             .holders
             .sort_by(|a, b| (a.pid, a.holder_pid, &a.doing).cmp(&(b.pid, b.holder_pid, &b.doing)));
-        account.processes.sort_by_key(|p| p.pid);
         account
     }
 }
