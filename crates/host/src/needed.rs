@@ -1,8 +1,8 @@
 //! Which files a command will run code from, before it is started.
 //!
-//! The work of ld.so(8), by reading files only: the program, its loader, the libraries that they
-//! need with RPATH, RUNPATH, `$ORIGIN`, `LD_LIBRARY_PATH` and `LD_PRELOAD`, the folders of
-//! `/etc/ld.so.conf`, and the default folders; for scripts, the interpreter of the `#!` line, or the shell.
+//! The work of a loader, by reading files only: the program, its loader, the libraries that they need with RPATH, RUNPATH,
+//! `$ORIGIN`, `LD_LIBRARY_PATH` and `LD_PRELOAD`, and the system's folders, in the order of the C library whose loader the program
+//! names: glibc's (ld.so(8)) or musl's. For scripts, the interpreter of the `#!` line, or the shell.
 //! Libraries that a program opens as it runs (dlopen, extensions of an interpreter) can't be known.
 
 use std::collections::{HashSet, VecDeque};
@@ -47,7 +47,7 @@ impl<F: Fn(&str) -> Option<OsString>> Env for F {}
 /// Finds the files that `argv` will load when it is started with the environment `env`.
 pub fn command(root: &Path, argv: &[OsString], env: &impl Env) -> Result<Command> {
     let (scripts, program) = program(root, argv, env)?;
-    let (modules, missing) = libraries(root, &program, env)?;
+    let (modules, missing) = needed_libraries(root, &program, env)?;
     Ok(Command {
         scripts,
         program,
@@ -160,96 +160,150 @@ fn env_command(words: &[OsString]) -> Option<OsString> {
     words.iter().find(plain).cloned()
 }
 
-/// A library to load: its name, and the RPATH folders of whoever needs it.
-type Wanted = (String, Vec<PathBuf>, Vec<PathBuf>);
+/// The C library whose loader starts a program: each has its own rules of where libraries lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Libc {
+    Glibc,
+    Musl,
+}
 
-fn libraries(root: &Path, program: &Path, env: &impl Env) -> Result<(Vec<PathBuf>, Vec<String>)> {
+/// A library to load.
+struct WantedLibrary {
+    name: String,
+    /// Who needs it, as an index of the files that are loaded; none for `LD_PRELOAD`, which is no file's.
+    needed_by: Option<usize>,
+}
+
+/// A file that is loaded, as far as it says where libraries lie.
+struct LoadedFile {
+    /// The folders of RPATH; none where there is a RUNPATH, which takes its place.
+    rpath: Vec<PathBuf>,
+    runpath: Vec<PathBuf>,
+    /// The file that was the first to need it.
+    needed_by: Option<usize>,
+}
+
+/// The folders that a loader searches.
+struct SearchFolders {
+    libc: Libc,
+    /// Those of `LD_LIBRARY_PATH`.
+    library_path: Vec<PathBuf>,
+    /// Those that are searched for every program, which come last.
+    system: Vec<PathBuf>,
+}
+
+impl SearchFolders {
+    /// Every folder in which a library is looked for, in order; `loaded` are the files so far.
+    ///
+    /// glibc (elf/dl-load.c, `_dl_map_object`): RPATH of who needs it, of who needs that one, and so on up to the program, but
+    /// only if who needs it has no RUNPATH; `LD_LIBRARY_PATH`; RUNPATH of who needs it, and of nobody else; the system's.
+    ///
+    /// musl (ldso/dynlink.c, `load_library`): `LD_LIBRARY_PATH`; RUNPATH or RPATH, which mean the same, of who needs it and of
+    /// each one above; the system's.
+    fn for_library<'a>(
+        &'a self,
+        loaded: &'a [LoadedFile],
+        needed_by: Option<usize>,
+    ) -> Vec<&'a Path> {
+        let file_at = |index: Option<usize>| loaded.get(index?);
+        let needing = file_at(needed_by);
+        let chain = || std::iter::successors(needing, |file| file_at(file.needed_by));
+        let mut folders: Vec<&PathBuf> = Vec::new();
+        match self.libc {
+            Libc::Glibc => {
+                if needing.is_some_and(|file| file.runpath.is_empty()) {
+                    folders.extend(chain().flat_map(|file| &file.rpath));
+                }
+                folders.extend(&self.library_path);
+                folders.extend(needing.iter().flat_map(|file| &file.runpath));
+            }
+            Libc::Musl => {
+                folders.extend(&self.library_path);
+                folders.extend(chain().flat_map(|file| file.rpath.iter().chain(&file.runpath)));
+            }
+        }
+        folders.extend(&self.system);
+        folders.into_iter().map(PathBuf::as_path).collect()
+    }
+}
+
+/// Whether musl's loader takes a name for itself: these libraries of other systems are all in its one file (ldso/dynlink.c,
+/// `load_library`), whatever follows the dot.
+fn is_part_of_musl(name: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "libc.",
+        "libpthread.",
+        "librt.",
+        "libm.",
+        "libdl.",
+        "libutil.",
+        "libxnet.",
+    ];
+    NAMES.iter().any(|start| name.starts_with(start))
+}
+
+/// The files that the loader maps for a program, and the names of libraries that it would not find.
+fn needed_libraries(
+    root: &Path,
+    program: &Path,
+    env: &impl Env,
+) -> Result<(Vec<PathBuf>, Vec<String>)> {
     let elf =
         ElfFile::open(&under(root, program)).context("finding the libraries of the program")?;
     let mut modules = vec![program.to_owned()];
     let mut missing = Vec::new();
-    let interpreter = elf.interpreter().map(PathBuf::from);
-    let Some(interpreter) = interpreter else {
+    let Some(interpreter) = elf.interpreter().map(PathBuf::from) else {
         return Ok((modules, missing));
     };
-    let musl = interpreter.to_string_lossy().contains("/ld-musl-");
-    let system = if musl {
-        musl_folders(root, &interpreter)
-    } else {
-        glibc_folders(root)
-    };
-    let paths = |value: Option<OsString>| -> Vec<PathBuf> {
-        let split = |v: OsString| {
-            v.as_bytes()
-                .split(|b| matches!(b, b':' | b';'))
-                .map(<[u8]>::to_vec)
-                .collect()
-        };
-        let parts: Vec<Vec<u8>> = value.map(split).unwrap_or_default();
-        parts
-            .into_iter()
-            .filter(|p| !p.is_empty())
-            .map(|p| PathBuf::from(OsString::from_vec(p)))
-            .collect()
-    };
-    let library_path = paths(env("LD_LIBRARY_PATH"));
-    let (program_rpath, program_runpath) = search_paths(&elf, program);
-
-    let mut queue: VecDeque<Wanted> = VecDeque::new();
+    let folders = search_folders(root, &interpreter, env);
+    let mut loaded = vec![read_loaded_file(&elf, program, None)];
+    let mut queue: VecDeque<WantedLibrary> = VecDeque::new();
     // LD_PRELOAD is separated by spaces or colons, and comes before everything that is needed.
-    for name in env("LD_PRELOAD")
-        .unwrap_or_default()
-        .to_string_lossy()
-        .split([' ', ':'])
-    {
-        if !name.is_empty() {
-            queue.push_back((name.to_owned(), Vec::new(), Vec::new()));
-        }
-    }
-    for name in &elf.dynamic().needed {
-        queue.push_back((name.clone(), program_rpath.clone(), program_runpath.clone()));
-    }
+    let preload = env("LD_PRELOAD").unwrap_or_default();
+    let preload = preload.to_string_lossy();
+    let preloaded = preload.split([' ', ':']).filter(|name| !name.is_empty());
+    queue.extend(preloaded.map(|name| WantedLibrary {
+        name: name.to_owned(),
+        needed_by: None,
+    }));
+    queue.extend(wanted_libraries(&elf, 0));
     let mut seen: HashSet<String> = HashSet::new();
     // The loader is a module as well; for musl it is the C library itself.
-    push_new(&mut modules, interpreter.clone());
-    while let Some((name, rpath, runpath)) = queue.pop_front() {
-        if !seen.insert(name.clone()) || (musl && name.starts_with("libc.")) {
+    push_new(&mut modules, interpreter);
+    // Breadth first, as both loaders do it: where two files need one name, the first decides where it is looked for.
+    while let Some(WantedLibrary { name, needed_by }) = queue.pop_front() {
+        if !seen.insert(name.clone()) || (folders.libc == Libc::Musl && is_part_of_musl(&name)) {
             continue;
         }
-        let fits = |path: &PathBuf| {
-            ElfFile::open(&under(root, path))
-                .ok()
-                .filter(|e| e.machine() == elf.machine())
+        let open_fitting = |path: PathBuf| {
+            let library = ElfFile::open(&under(root, &path)).ok()?;
+            (library.machine() == elf.machine()).then_some((path, library))
         };
-        let places: Vec<PathBuf> = if name.contains('/') {
-            vec![PathBuf::from(&name)]
+        let found = if name.contains('/') {
+            open_fitting(PathBuf::from(&name))
         } else {
-            let folders = rpath
-                .iter()
-                .chain(&library_path)
-                .chain(&runpath)
-                .chain(&system);
-            folders.map(|f| f.join(&name)).collect()
+            let places = folders.for_library(&loaded, needed_by);
+            let mut places = places.into_iter().map(|folder| folder.join(&name));
+            places.find_map(open_fitting)
         };
-        let Some((path, library)) = places.into_iter().find_map(|p| fits(&p).map(|e| (p, e)))
-        else {
+        let Some((path, library)) = found else {
             missing.push(name);
             continue;
         };
-        let (own_rpath, own_runpath) = search_paths(&library, &path);
-        // RPATH, unlike RUNPATH, is inherited down the chain of who needs whom, and counts only
-        // where there is no RUNPATH.
-        let inherited: Vec<PathBuf> = if own_runpath.is_empty() {
-            own_rpath.into_iter().chain(rpath).collect()
-        } else {
-            Vec::new()
-        };
-        for needed in &library.dynamic().needed {
-            queue.push_back((needed.clone(), inherited.clone(), own_runpath.clone()));
-        }
+        queue.extend(wanted_libraries(&library, loaded.len()));
+        loaded.push(read_loaded_file(&library, &path, needed_by));
         push_new(&mut modules, path);
     }
     Ok((modules, missing))
+}
+
+/// The libraries that a file needs, which will be the loaded file with this index.
+fn wanted_libraries(elf: &ElfFile, index: usize) -> impl Iterator<Item = WantedLibrary> {
+    let names = elf.dynamic().needed.iter();
+    names.map(move |name| WantedLibrary {
+        name: name.clone(),
+        needed_by: Some(index),
+    })
 }
 
 fn push_new(modules: &mut Vec<PathBuf>, path: PathBuf) {
@@ -258,8 +312,35 @@ fn push_new(modules: &mut Vec<PathBuf>, path: PathBuf) {
     }
 }
 
+/// Where a program with this loader looks for libraries.
+fn search_folders(root: &Path, interpreter: &Path, env: &impl Env) -> SearchFolders {
+    let is_musl = interpreter.to_string_lossy().contains("/ld-musl-");
+    let libc = if is_musl { Libc::Musl } else { Libc::Glibc };
+    let (separators, system) = match libc {
+        Libc::Glibc => ([b':', b';'], glibc_folders(root)),
+        Libc::Musl => (MUSL_SEPARATORS, musl_folders(root, interpreter)),
+    };
+    let library_path = env("LD_LIBRARY_PATH").unwrap_or_default();
+    SearchFolders {
+        libc,
+        library_path: split_folders(library_path.as_bytes(), separators),
+        system,
+    }
+}
+
+/// What separates the folders of `LD_LIBRARY_PATH` and of its own file for musl's loader.
+const MUSL_SEPARATORS: [u8; 2] = [b':', b'\n'];
+
+fn split_folders(text: &[u8], separators: [u8; 2]) -> Vec<PathBuf> {
+    let parts = text.split(|byte| separators.contains(byte));
+    let parts = parts.filter(|part| !part.is_empty());
+    parts
+        .map(|part| PathBuf::from(OsStr::from_bytes(part)))
+        .collect()
+}
+
 /// The RPATH (only where there is no RUNPATH) and RUNPATH folders of a file, `$ORIGIN` put in.
-fn search_paths(elf: &ElfFile, path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+fn read_loaded_file(elf: &ElfFile, path: &Path, needed_by: Option<usize>) -> LoadedFile {
     let origin = path
         .parent()
         .unwrap_or(Path::new("/"))
@@ -282,11 +363,15 @@ fn search_paths(elf: &ElfFile, path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     } else {
         Vec::new()
     };
-    (rpath, runpath)
+    LoadedFile {
+        rpath,
+        runpath,
+        needed_by,
+    }
 }
 
-/// The folders that ld.so searches last. It reads a cache of them; the folders say the same, except
-/// for libraries added since ldconfig ran.
+/// The folders that glibc's loader searches last. It reads a cache of them (ld.so.cache); the folders say the same, except for
+/// libraries added since ldconfig ran.
 fn glibc_folders(root: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     read_conf(root, Path::new("/etc/ld.so.conf"), &mut folders, 0);
@@ -298,24 +383,25 @@ fn glibc_folders(root: &Path) -> Vec<PathBuf> {
     folders
 }
 
+/// The folders that musl's loader searches last. It has no cache and reads no ld.so.conf, but `etc/ld-musl-ARCH.path` beside the
+/// folder in which it lies itself, and its own folders only where there is no such file; with one that it can't read, it
+/// searches none.
 fn musl_folders(root: &Path, interpreter: &Path) -> Vec<PathBuf> {
-    // musl reads /etc/ld-musl-ARCH.path, one folder a line or colon, instead of its defaults.
     let name = interpreter
         .file_name()
         .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+        .to_string_lossy();
     let stem = name.split(".so").next().unwrap_or_default();
-    let conf = under(root, Path::new(&format!("/etc/{stem}.path")));
-    match std::fs::read_to_string(conf) {
-        Ok(text) => text
-            .split([':', '\n'])
-            .filter(|l| !l.is_empty())
-            .map(PathBuf::from)
-            .collect(),
-        Err(_) => ["/lib", "/usr/local/lib", "/usr/lib"]
-            .map(PathBuf::from)
-            .to_vec(),
+    let prefix = interpreter.parent().and_then(Path::parent);
+    let conf = prefix.unwrap_or(Path::new("/")).join("etc");
+    match std::fs::read(under(root, &conf.join(format!("{stem}.path")))) {
+        Ok(text) => split_folders(&text, MUSL_SEPARATORS),
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
+            ["/lib", "/usr/local/lib", "/usr/lib"]
+                .map(PathBuf::from)
+                .to_vec()
+        }
+        Err(_) => Vec::new(),
     }
 }
 
