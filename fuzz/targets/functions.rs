@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = functions::linked_address(bytes, address);
     }
     for name in [".gnu_debuglink", ".gnu_debugdata", ".gopclntab"] {
-        let _ = (functions::section(bytes, name), functions::section_address(bytes, name));
+        let _ = (functions::section_contents(bytes, name), functions::section_address(bytes, name));
     }
     for table in [Table::Full, Table::Exported] {
         let _ = functions::names_at(bytes, table, &addresses);

@@ -5,9 +5,9 @@ use libfuzzer_sys::fuzz_target;
 use quell_host::maps;
 
 fuzz_target!(|bytes: &[u8]| {
-    let mappings = maps::parse(bytes);
-    let _ = maps::modules(&mappings);
+    let mappings = maps::parse_maps(bytes);
+    let _ = maps::executable_files(&mappings);
     for mapping in &mappings {
-        let _ = (mapping.is_file(), mapping.map_file_name(), maps::at(&mappings, mapping.start));
+        let _ = (mapping.is_file(), mapping.map_file_name(), maps::mapping_at(&mappings, mapping.start));
     }
 });

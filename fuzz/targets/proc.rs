@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         std::fs::write(root().join("proc").join(name), bytes).expect("a file");
     }
     let proc = Proc::new(root());
-    let _ = (interrupts::tlb_by_cpu(root()), interrupts::tlb(root()), vmstat::read(root()));
-    let _ = (proc.stat(7), proc.comm(7), proc.cmdline(7), proc.environ(7), proc.tree(7), proc.threads(7));
-    let _ = quell_host::maps::read(root(), 7);
+    let _ = (interrupts::read_flush_interrupts_by_cpu(root()), interrupts::read_flush_interrupts(root()), vmstat::read_vmstat(root()));
+    let _ = (proc.stat(7), proc.comm(7), proc.cmdline(7), proc.environ(7), proc.process_tree(7), proc.thread_stats(7));
+    let _ = quell_host::maps::read_maps(root(), 7);
 });

@@ -18,7 +18,7 @@ use crate::system_files::SystemFiles;
 /// is left out.
 #[must_use]
 pub fn read_counters(root: &Path, pid: Option<u32>) -> HashMap<String, u64> {
-    let mut by_name = vmstat::read(root).unwrap_or_default();
+    let mut by_name = vmstat::read_vmstat(root).unwrap_or_default();
     if let Some(stat) = pid.and_then(|pid| Proc::new(root).stat(pid).ok()) {
         by_name.insert("process.minor_faults".to_owned(), stat.minor_faults);
         by_name.insert("process.major_faults".to_owned(), stat.major_faults);

@@ -87,7 +87,7 @@ impl AuditedProcess {
 
     /// One of its files.
     pub(crate) fn file(&self, name: &str) -> FileValue {
-        match std::fs::read(self.proc.file(self.pid, name)) {
+        match std::fs::read(self.proc.path_of(self.pid, name)) {
             Ok(bytes) => FileValue::Text(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
             Err(err)
                 if err.kind() == std::io::ErrorKind::NotFound && self.proc.exists(self.pid) =>
@@ -139,7 +139,7 @@ impl AuditedProcess {
     pub(crate) fn mappings(&self) -> Option<Vec<Mapping>> {
         let path = under(&self.root, Path::new(&self.proc_path("maps")));
         let text = std::fs::read(path).ok()?;
-        Some(maps::parse(&text))
+        Some(maps::parse_maps(&text))
     }
 
     /// Its shared, writable mappings of files: asked of the mapping itself, for a path may name another file
@@ -149,7 +149,7 @@ impl AuditedProcess {
         let maps = self.mappings()?;
         let found = maps.iter().filter(written).map(|m| {
             let link = format!("map_files/{:x}-{:x}", m.start, m.end);
-            let kind = rustix::fs::statfs(self.proc.file(self.pid, &link));
+            let kind = rustix::fs::statfs(self.proc.path_of(self.pid, &link));
             SharedFileMapping {
                 path: m.path.clone().unwrap_or_default(),
                 written_back: kind.ok().map(|s| {
@@ -182,8 +182,8 @@ impl AuditedProcess {
 
     /// CPUs of those of its threads that may not run on all: often not of the first one. None where they are all.
     pub(crate) fn pinned_cpus(&self) -> Vec<u32> {
-        let online = cpus::online(&self.root).unwrap_or_default();
-        let threads = self.proc.threads(self.pid).unwrap_or_default();
+        let online = cpus::read_online_cpus(&self.root).unwrap_or_default();
+        let threads = self.proc.thread_stats(self.pid).unwrap_or_default();
         let mut files: Vec<String> = threads
             .iter()
             .map(|(tid, _)| format!("task/{tid}/status"))
@@ -191,7 +191,7 @@ impl AuditedProcess {
         files.push("status".to_owned());
         let mut pinned: Vec<u32> = files
             .iter()
-            .filter_map(|file| cpus::list(self.file(file).field("Cpus_allowed_list")?))
+            .filter_map(|file| cpus::parse_cpu_list(self.file(file).field("Cpus_allowed_list")?))
             .filter(|list| list.len() < online.len())
             .flatten()
             .collect();

@@ -50,7 +50,7 @@ impl<'a> SystemView<'a> {
         evidence: &'a HarmEvidence,
     ) -> Self {
         let proc = Proc::new(root);
-        let pids = proc.pids().unwrap_or_default();
+        let pids = proc.list_pids().unwrap_or_default();
         Self {
             files: SystemFiles::new(root),
             process: pid.map(|pid| AuditedProcess::new(root, pid)),
@@ -103,7 +103,7 @@ impl<'a> SystemView<'a> {
             .map(AuditedProcess::pinned_cpus)
             .unwrap_or_default();
         if own.is_empty() {
-            return cpus::Isolation::read(self.root()).all();
+            return cpus::Isolation::read(self.root()).all_cpus();
         }
         own
     }

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt as _;
 use object::read::{ReadCache, ReadCacheOps, ReadRef};
 
 /// A name is not looked for its end beyond this.
-const MAX_STRING: u64 = 4096;
+const MAX_STRING_BYTES: u64 = 4096;
 
 /// The pieces of a file that were read so far. It is a [`ReadRef`] by reference.
 #[derive(Debug)]
@@ -24,16 +24,16 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Of a regular file, and of that not more than so many bytes in all.
+    /// Of a regular file, and of that not more than `max_bytes` in all.
     ///
     /// # Errors
     ///
     /// If the file doesn't tell its size.
-    pub fn new(file: File, most: u64) -> io::Result<Self> {
+    pub fn new(file: File, max_bytes: u64) -> io::Result<Self> {
         let len = file.metadata()?.len();
         Ok(Self {
             cache: ReadCache::new(Pieces { file, len, at: 0 }),
-            left: Cell::new(most),
+            left: Cell::new(max_bytes),
         })
     }
 }
@@ -50,7 +50,7 @@ impl<'c> ReadRef<'c> for &'c Contents {
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'c [u8], ()> {
         let size = range.end.checked_sub(range.start).ok_or(())?;
-        let bytes = self.read_bytes_at(range.start, size.min(MAX_STRING))?;
+        let bytes = self.read_bytes_at(range.start, size.min(MAX_STRING_BYTES))?;
         let end = memchr::memchr(delimiter, bytes).ok_or(())?;
         bytes.get(..end).ok_or(())
     }

@@ -7,17 +7,17 @@ use anyhow::{Context, Result};
 use crate::under;
 
 /// More than any Linux has (CONFIG_NR_CPUS of x86 ends at 8192).
-const MOST: u32 = 8192;
+const MAX_CPUS: u32 = 8192;
 
-/// Parses a list as the kernel writes it, such as `2,4-7`; `None` if it is none.
+/// Parses a list of CPUs as the kernel writes it, such as `2,4-7`; `None` if it is none. Lists of NUMA nodes look alike.
 #[must_use]
-pub fn list(text: &str) -> Option<Vec<u32>> {
+pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut list = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.trim().split_once('-').unwrap_or((part, part));
         let first: u32 = first.trim().parse().ok()?;
         let last: u32 = last.trim().parse().ok()?;
-        if first > last || last >= MOST {
+        if first > last || last >= MAX_CPUS {
             return None;
         }
         list.extend(first..=last);
@@ -29,7 +29,7 @@ pub fn list(text: &str) -> Option<Vec<u32>> {
 
 /// CPUs as the kernel writes them: `2-5,8`.
 #[must_use]
-pub fn text(cpus: &[u32]) -> String {
+pub fn format_cpu_list(cpus: &[u32]) -> String {
     let mut out: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {
         match out.last_mut() {
@@ -60,7 +60,7 @@ pub fn is_virtual(root: &Path) -> bool {
 
 /// The names by which a processor calls itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Model {
+pub struct ProcessorModel {
     /// As `GenuineIntel`.
     pub vendor: String,
     /// Its family.
@@ -69,9 +69,9 @@ pub struct Model {
     pub model: u32,
 }
 
-/// Reads those of the first CPU; a name that it does not say is empty, a number 0.
+/// Reads the names of the first CPU; one that it does not say is empty, a number 0.
 #[must_use]
-pub fn model(root: &Path) -> Model {
+pub fn read_processor_model(root: &Path) -> ProcessorModel {
     let text = std::fs::read(under(root, Path::new("/proc/cpuinfo"))).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let value = |name: &str| {
@@ -79,7 +79,7 @@ pub fn model(root: &Path) -> Model {
         let mut values = lines.filter(|(key, _)| key.trim() == name);
         values.next().map_or("", |(_, value)| value.trim())
     };
-    Model {
+    ProcessorModel {
         vendor: value("vendor_id").to_owned(),
         family: value("cpu family").parse().unwrap_or(0),
         model: value("model").parse().unwrap_or(0),
@@ -91,11 +91,11 @@ pub fn model(root: &Path) -> Model {
 /// # Errors
 ///
 /// If the kernel doesn't say.
-pub fn online(root: &Path) -> Result<Vec<u32>> {
+pub fn read_online_cpus(root: &Path) -> Result<Vec<u32>> {
     let path = under(root, Path::new("/sys/devices/system/cpu/online"));
     let text =
         std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))?;
-    list(text.trim()).with_context(|| format!("{} has no list of CPUs", path.display()))
+    parse_cpu_list(text.trim()).with_context(|| format!("{} has no list of CPUs", path.display()))
 }
 
 /// How much CPU time there is while CPUs come and go. It goes by looks, and knows of a CPU that came or went between
@@ -119,14 +119,14 @@ impl OnlineTime {
         }
     }
 
-    /// The last look is older than `ns`.
+    /// Whether the last look is older than `ns` at this moment of the caller's clock.
     #[must_use]
     pub fn is_older(&self, at_ns: u64, ns: u64) -> bool {
         at_ns.saturating_sub(self.at_ns) > ns
     }
 
     /// So many CPUs are online at that moment. Returns all CPU time until then, ns.
-    pub fn look(&mut self, at_ns: u64, cpus: u32) -> u64 {
+    pub fn add_look(&mut self, at_ns: u64, cpus: u32) -> u64 {
         let ns = at_ns.saturating_sub(self.at_ns);
         let both = u64::from(self.cpus) + u64::from(cpus);
         self.twice_ns = self.twice_ns.saturating_add(ns.saturating_mul(both));
@@ -152,7 +152,7 @@ impl Isolation {
     pub fn read(root: &Path) -> Self {
         let read = |path: &str| {
             let text = std::fs::read_to_string(under(root, Path::new(path))).unwrap_or_default();
-            list(text.trim()).unwrap_or_default()
+            parse_cpu_list(text.trim()).unwrap_or_default()
         };
         let mut isolated = read("/sys/devices/system/cpu/isolated");
         isolated.extend(read("/sys/fs/cgroup/cpuset.cpus.isolated"));
@@ -164,9 +164,9 @@ impl Isolation {
         }
     }
 
-    /// All of them.
+    /// The CPUs that are set apart in either way.
     #[must_use]
-    pub fn all(&self) -> Vec<u32> {
+    pub fn all_cpus(&self) -> Vec<u32> {
         let mut all: Vec<u32> = [&self.isolated[..], &self.nohz_full[..]].concat();
         all.sort_unstable();
         all.dedup();
@@ -197,30 +197,30 @@ mod tests {
                 unsure += change.abs() as f64 * ns as f64 / 2.0;
                 cpus += change;
                 let before = said;
-                said = time.look(at, u32::try_from(cpus).unwrap());
+                said = time.add_look(at, u32::try_from(cpus).unwrap());
                 prop_assert!(said >= before);
             }
             prop_assert!((said as f64 - exact).abs() <= unsure + 1.0, "{said}, {exact} ± {unsure}");
             // a clock that stands still adds nothing, nor does one that goes back
-            prop_assert_eq!(time.look(at, 1), said);
-            prop_assert_eq!(time.look(at / 2, 64), said);
+            prop_assert_eq!(time.add_look(at, 1), said);
+            prop_assert_eq!(time.add_look(at / 2, 64), said);
         }
     }
 
     /// Check that CPUs are listed as the kernel lists them.
     #[test]
     fn lists_are_written() {
-        assert_eq!(text(&[2, 3, 4, 8, 10, 11]), "2-4,8,10-11");
-        assert_eq!(text(&[]), "");
+        assert_eq!(format_cpu_list(&[2, 3, 4, 8, 10, 11]), "2-4,8,10-11");
+        assert_eq!(format_cpu_list(&[]), "");
     }
 
     /// Check that lists read as the kernel writes them, and that nonsense is none.
     #[test]
     fn lists() {
-        assert_eq!(list("0-2,5"), Some(vec![0, 1, 2, 5]));
-        assert_eq!(list("3,3, 1"), Some(vec![1, 3]));
+        assert_eq!(parse_cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(parse_cpu_list("3,3, 1"), Some(vec![1, 3]));
         for bad in ["", "x", "3-1", "1-", "-1", "99999999", "0-4294967295"] {
-            assert_eq!(list(bad), None, "{bad}");
+            assert_eq!(parse_cpu_list(bad), None, "{bad}");
         }
     }
 
@@ -245,8 +245,8 @@ mod tests {
             (&read.isolated[..], &read.nohz_full[..]),
             (&[2, 3, 6][..], &[3, 4][..])
         );
-        assert_eq!(read.all(), [2, 3, 4, 6]);
+        assert_eq!(read.all_cpus(), [2, 3, 4, 6]);
         write("/sys/devices/system/cpu/online", "0-7\n");
-        assert_eq!(online(root.path()).unwrap().len(), 8);
+        assert_eq!(read_online_cpus(root.path()).unwrap().len(), 8);
     }
 }

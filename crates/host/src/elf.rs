@@ -19,8 +19,8 @@ use crate::functions;
 type Header = elf::FileHeader64<Endianness>;
 type Segment = elf::ProgramHeader64<Endianness>;
 
-/// The longest string that is returned around a needle.
-const LONGEST: usize = 1024;
+/// A string is returned with so many bytes before the needle, and so many after it.
+const MAX_BYTES_BESIDE_NEEDLE: usize = 1024;
 
 /// An ELF file, mapped and with its tables checked.
 #[derive(Debug)]
@@ -127,7 +127,8 @@ impl ElfFile {
         let machine = header.e_machine(endian).0;
         // glibc's libc.so.6 is a library that can be started, so an interpreter does not tell. A static
         // position-independent program needs nothing and has no name.
-        let program = interpreter(header, endian, bytes).is_some() || dynamic.needed.is_empty();
+        let program =
+            interpreter_path(header, endian, bytes).is_some() || dynamic.needed.is_empty();
         let library =
             header.e_type(endian) == elf::ET_DYN && (dynamic.soname.is_some() || !program);
         Ok(ElfFile {
@@ -139,7 +140,7 @@ impl ElfFile {
         })
     }
 
-    fn header(&self) -> Option<(&Header, Endianness)> {
+    fn parse_header(&self) -> Option<(&Header, Endianness)> {
         let header = Header::parse(&*self.data).ok()?;
         Some((header, header.endian().ok()?))
     }
@@ -165,8 +166,8 @@ impl ElfFile {
     /// The program that loads it (`PT_INTERP`).
     #[must_use]
     pub fn interpreter(&self) -> Option<String> {
-        let (header, endian) = self.header()?;
-        interpreter(header, endian, &self.data)
+        let (header, endian) = self.parse_header()?;
+        interpreter_path(header, endian, &self.data)
     }
 
     /// Its build id in hexadecimal.
@@ -177,15 +178,15 @@ impl ElfFile {
 
     /// The contents of a section, where the file still has its section table.
     #[must_use]
-    pub fn section(&self, name: &str) -> Option<&[u8]> {
-        functions::section(&self.data[..], name)
+    pub fn section_contents(&self, name: &str) -> Option<&[u8]> {
+        functions::section_contents(&self.data[..], name)
     }
 
     /// The symbols it defines whose names `wanted` accepts, from both tables, without duplicates.
     #[must_use]
     pub fn symbols(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<Symbol> {
         let mut found: Vec<Symbol> = Vec::new();
-        let Some((header, endian)) = self.header() else {
+        let Some((header, endian)) = self.parse_header() else {
             return found;
         };
         let data: &[u8] = &self.data;
@@ -225,7 +226,7 @@ impl ElfFile {
     /// Up to `length` bytes of the file that lie at a linked address.
     #[must_use]
     pub fn bytes_at(&self, address: u64, length: usize) -> Option<&[u8]> {
-        let (header, endian) = self.header()?;
+        let (header, endian) = self.parse_header()?;
         let data: &[u8] = &self.data;
         let (start, end) = file_range(header.program_headers(endian, data).ok()?, endian, address)?;
         let range = data.get(start..end.min(data.len()))?;
@@ -248,7 +249,7 @@ impl ElfFile {
                 if found.len() >= limit {
                     return found;
                 }
-                found.push(around(range, at, needle));
+                found.push(string_around(range, at, needle));
             }
         }
         found
@@ -262,15 +263,15 @@ impl ElfFile {
 }
 
 /// The string in `range` around the needle found at `at`.
-fn around<'a>(range: &'a [u8], at: usize, needle: &[u8]) -> &'a [u8] {
+fn string_around<'a>(range: &'a [u8], at: usize, needle: &[u8]) -> &'a [u8] {
     let inner = needle.iter().position(|b| *b != 0).unwrap_or(0);
     let first = (at + inner).min(range.len());
-    let low = first.saturating_sub(LONGEST);
+    let low = first.saturating_sub(MAX_BYTES_BESIDE_NEEDLE);
     let start = range[low..first]
         .iter()
         .rposition(|b| *b == 0)
         .map_or(low, |p| low + p + 1);
-    let high = (first + needle.len() + LONGEST).min(range.len());
+    let high = (first + needle.len() + MAX_BYTES_BESIDE_NEEDLE).min(range.len());
     let end = range[first..high]
         .iter()
         .position(|b| *b == 0)
@@ -278,7 +279,7 @@ fn around<'a>(range: &'a [u8], at: usize, needle: &[u8]) -> &'a [u8] {
     &range[start..end]
 }
 
-fn interpreter(header: &Header, endian: Endianness, data: &[u8]) -> Option<String> {
+fn interpreter_path(header: &Header, endian: Endianness, data: &[u8]) -> Option<String> {
     header
         .program_headers(endian, data)
         .ok()?

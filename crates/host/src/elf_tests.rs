@@ -98,7 +98,7 @@ fn everything(elf: &ElfFile) {
     );
     let _ = elf.symbols(|n| n.starts_with(b"m"));
     let _ = elf.find_strings(b"e", 50);
-    let _ = elf.section(".go.buildinfo");
+    let _ = elf.section_contents(".go.buildinfo");
     let _ = elf.bytes_at(0x1000, 100);
     let _ = elf.bytes_at(u64::MAX, usize::MAX);
 }

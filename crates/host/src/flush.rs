@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A way to flush another CPU's TLB that no interrupt tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silent {
+pub enum SilentFlush {
     /// AMD's INVLPGB broadcasts an invalidation (Linux 6.15, for processes that run on many CPUs).
     Invlpgb,
     /// KVM: virtual CPUs that don't run are marked, and flushed when they run again.
@@ -17,7 +17,7 @@ pub enum Silent {
     Broadcast,
 }
 
-impl Silent {
+impl SilentFlush {
     /// Whether so little is left to see that every figure wants the warning. What KVM skips is idle
     /// CPUs and ones that the host has taken away: no program there is interrupted either way.
     #[must_use]
@@ -26,7 +26,7 @@ impl Silent {
     }
 }
 
-impl fmt::Display for Silent {
+impl fmt::Display for SilentFlush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Invlpgb => {
@@ -64,35 +64,35 @@ struct Cpuid {
     features_ecx: u32,
 }
 
-const INVLPGB: u32 = 1 << 3;
-const MWAIT: u32 = 1 << 3;
+const CPUID_INVLPGB: u32 = 1 << 3;
+const CPUID_MWAIT: u32 = 1 << 3;
 const KVM_STEAL_TIME: u32 = 1 << 5;
 const KVM_PV_TLB_FLUSH: u32 = 1 << 9;
 const KVM_HINT_REALTIME: u32 = 1;
 const HYPERV_REMOTE_FLUSH: u32 = 1 << 2;
 
-fn name(text: &[u8; 12]) -> [u32; 3] {
+fn hypervisor_name(text: &[u8; 12]) -> [u32; 3] {
     let word = |at: usize| u32::from_le_bytes([text[at], text[at + 1], text[at + 2], text[at + 3]]);
     [word(0), word(4), word(8)]
 }
 
-/// As the kernel decides it: pv_tlb_flush_supported() in arch/x86/kernel/kvm.c, hyperv_setup_mmu_ops()
+/// The ways of flushing in silence that these bits stand for, as the kernel decides it: pv_tlb_flush_supported() in arch/x86/kernel/kvm.c, hyperv_setup_mmu_ops()
 /// in arch/x86/hyperv/mmu.c.
-fn silent(c: &Cpuid) -> Vec<Silent> {
+fn silent_flushes(c: &Cpuid) -> Vec<SilentFlush> {
     let mut found = Vec::new();
-    if c.extended_ebx & INVLPGB != 0 {
-        found.push(Silent::Invlpgb);
+    if c.extended_ebx & CPUID_INVLPGB != 0 {
+        found.push(SilentFlush::Invlpgb);
     }
-    if c.hypervisor == name(b"KVMKVMKVM\0\0\0")
+    if c.hypervisor == hypervisor_name(b"KVMKVMKVM\0\0\0")
         && c.kvm.0 & KVM_PV_TLB_FLUSH != 0
         && c.kvm.0 & KVM_STEAL_TIME != 0
         && c.kvm.1 & KVM_HINT_REALTIME == 0
-        && c.features_ecx & MWAIT == 0
+        && c.features_ecx & CPUID_MWAIT == 0
     {
-        found.push(Silent::Kvm);
+        found.push(SilentFlush::Kvm);
     }
-    if c.hypervisor == name(b"Microsoft Hv") && c.hyperv_eax & HYPERV_REMOTE_FLUSH != 0 {
-        found.push(Silent::HyperV);
+    if c.hypervisor == hypervisor_name(b"Microsoft Hv") && c.hyperv_eax & HYPERV_REMOTE_FLUSH != 0 {
+        found.push(SilentFlush::HyperV);
     }
     found
 }
@@ -100,7 +100,7 @@ fn silent(c: &Cpuid) -> Vec<Silent> {
 /// The ways that this machine has, none on most.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
-pub fn without_interrupts() -> Vec<Silent> {
+pub fn find_silent_flushes() -> Vec<SilentFlush> {
     use std::arch::x86_64::__cpuid;
     // Rust 1.89 takes CPUID for unsafe, later ones don't: every x86-64 has it.
     #[allow(unused_unsafe, reason = "safe from Rust 1.94 on")]
@@ -121,14 +121,14 @@ pub fn without_interrupts() -> Vec<Silent> {
             c.hyperv_eax = leaf(0x4000_0004).eax;
         }
     }
-    silent(&c)
+    silent_flushes(&c)
 }
 
 /// The ways that this machine has.
 #[cfg(not(target_arch = "x86_64"))]
 #[must_use]
-pub fn without_interrupts() -> Vec<Silent> {
-    vec![Silent::Broadcast]
+pub fn find_silent_flushes() -> Vec<SilentFlush> {
+    vec![SilentFlush::Broadcast]
 }
 
 #[cfg(test)]
@@ -146,38 +146,38 @@ mod tests {
     /// Check that each way is recognised by the bits that the kernel goes by, and by no fewer.
     #[test]
     fn each_way_is_recognised() {
-        assert_eq!(silent(&Cpuid::default()), []);
-        assert_eq!(silent(&KVM), [Silent::Kvm]);
+        assert_eq!(silent_flushes(&Cpuid::default()), []);
+        assert_eq!(silent_flushes(&KVM), [SilentFlush::Kvm]);
         let steady = Cpuid {
             kvm: (KVM.kvm.0, KVM_HINT_REALTIME),
             ..KVM
         };
-        assert_eq!(silent(&steady), []);
+        assert_eq!(silent_flushes(&steady), []);
         let no_steal_time = Cpuid {
             kvm: (KVM_PV_TLB_FLUSH, 0),
             ..KVM
         };
-        assert_eq!(silent(&no_steal_time), []);
+        assert_eq!(silent_flushes(&no_steal_time), []);
         let mwait = Cpuid {
-            features_ecx: MWAIT,
+            features_ecx: CPUID_MWAIT,
             ..KVM
         };
-        assert_eq!(silent(&mwait), []);
+        assert_eq!(silent_flushes(&mwait), []);
         let amd = Cpuid {
-            extended_ebx: INVLPGB,
+            extended_ebx: CPUID_INVLPGB,
             ..Cpuid::default()
         };
-        assert_eq!(silent(&amd), [Silent::Invlpgb]);
+        assert_eq!(silent_flushes(&amd), [SilentFlush::Invlpgb]);
         let hyperv = Cpuid {
-            hypervisor: name(b"Microsoft Hv"),
+            hypervisor: hypervisor_name(b"Microsoft Hv"),
             hyperv_eax: HYPERV_REMOTE_FLUSH,
             ..Cpuid::default()
         };
-        assert_eq!(silent(&hyperv), [Silent::HyperV]);
+        assert_eq!(silent_flushes(&hyperv), [SilentFlush::HyperV]);
         // the same bits of another hypervisor mean something else
         assert_eq!(
-            silent(&Cpuid {
-                hypervisor: name(b"XenVMMXenVMM"),
+            silent_flushes(&Cpuid {
+                hypervisor: hypervisor_name(b"XenVMMXenVMM"),
                 ..KVM
             }),
             []
@@ -187,7 +187,7 @@ mod tests {
     /// Check that this machine can be asked, and that each way is said in words.
     #[test]
     fn this_machine_answers() {
-        for way in without_interrupts() {
+        for way in find_silent_flushes() {
             assert!(way.to_string().contains("interrupt"), "{way}");
         }
     }

@@ -20,7 +20,7 @@ const MAX_SYMBOLS: usize = 1 << 24;
 
 /// One table may cost so much, in names of 64 bytes that are looked at for a place. Functions hardly
 /// overlap, so only a table made to cost time comes near it: the rest of that is left alone.
-const MAX_COST: usize = 1 << 24;
+const MAX_TABLE_COST: usize = 1 << 24;
 
 /// Notes behind so many bytes of a segment are not read.
 const MAX_NOTE_BYTES: u64 = 1 << 20;
@@ -29,7 +29,7 @@ const MAX_NOTE_BYTES: u64 = 1 << 20;
 const MAX_NOTES: usize = 10_000;
 
 /// Longer names are cut: nobody reads them, and a file can hold one of gigabytes, for each symbol.
-const MAX_NAME: usize = 16 << 10;
+const MAX_NAME_BYTES: usize = 16 << 10;
 
 /// Which table of symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub fn linked_address<'d>(data: impl ReadRef<'d>, offset: u64) -> Option<u64> {
 
 /// The contents of a section as they are in the file.
 #[must_use]
-pub fn section<'d>(data: impl ReadRef<'d>, name: &str) -> Option<&'d [u8]> {
+pub fn section_contents<'d>(data: impl ReadRef<'d>, name: &str) -> Option<&'d [u8]> {
     by_class!(data, find_section(name))
 }
 
@@ -87,7 +87,7 @@ pub fn section_address<'d>(data: impl ReadRef<'d>, name: &str) -> Option<u64> {
 
 /// The linked address where a program starts.
 #[must_use]
-pub fn entry<'d>(data: impl ReadRef<'d>) -> Option<u64> {
+pub fn entry_address<'d>(data: impl ReadRef<'d>) -> Option<u64> {
     by_class!(data, find_entry())
 }
 
@@ -202,7 +202,7 @@ struct Candidate<'d> {
 impl Candidate<'_> {
     /// Of the names for one place the innermost; of several for the same, the one that a reader knows:
     /// `madvise` rather than `__madvise`.
-    fn preference(&self) -> impl Ord {
+    fn name_preference(&self) -> impl Ord {
         let first = self.name.iter().take(8);
         let underscores = first.take_while(|b| **b == b'_').count();
         // `_Z` and `_R` are no modesty but mangled names
@@ -226,7 +226,7 @@ fn take_better<'d>(best: &mut Option<Candidate<'d>>, new: Candidate<'d>) {
     let better = match best {
         None => true,
         Some(old) if old.start != new.start => new.start > old.start,
-        Some(old) => new.preference() > old.preference(),
+        Some(old) => new.name_preference() > old.name_preference(),
     };
     if better {
         *best = Some(new);
@@ -246,7 +246,7 @@ fn find_names<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         Table::Exported => elf::SHT_DYNSYM,
     };
     let symbols = sections.symbols(endian, data, kind).ok()?;
-    let strings = strings(endian, data, &sections, &symbols);
+    let strings = symbol_names(endian, data, &sections, &symbols);
     // a stripped library may keep a table of sections and files alone
     let mut any = false;
     // places inside a function that says its size
@@ -256,7 +256,7 @@ fn find_names<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     let mut bare: Vec<Option<Candidate<'_>>> = vec![None; addresses.len()];
     let mut cost = 0usize;
     'symbols: for symbol in symbols.iter().take(MAX_SYMBOLS) {
-        let Some(place) = place::<E, R>(symbol, endian, &sections) else {
+        let Some(place) = find_code_place::<E, R>(symbol, endian, &sections) else {
             continue;
         };
         any = true;
@@ -269,7 +269,7 @@ fn find_names<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         if place.size > 0 && addresses[first] >= end {
             continue;
         }
-        let Some(candidate) = place.named::<E>(symbol, endian, strings) else {
+        let Some(candidate) = place.to_candidate::<E>(symbol, endian, strings) else {
             continue;
         };
         let each = 1 + candidate.name.len() / 64;
@@ -281,11 +281,11 @@ fn find_names<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         for (_, best) in covered.zip(&mut sized[first..]) {
             take_better(best, candidate);
             cost += each;
-            if cost > MAX_COST {
+            if cost > MAX_TABLE_COST {
                 break 'symbols;
             }
         }
-        if cost > MAX_COST {
+        if cost > MAX_TABLE_COST {
             break;
         }
     }
@@ -313,7 +313,7 @@ fn find_names<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
 }
 
 /// The names of a table of symbols, each ended by a NUL.
-fn strings<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+fn symbol_names<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     endian: Endianness,
     data: R,
     sections: &SectionTable<'d, E, R>,
@@ -326,15 +326,15 @@ fn strings<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
 /// The name at a place among them, not longer than it may be; `None` if nothing ends it.
 fn name_in(strings: &[u8], at: u32) -> Option<&[u8]> {
     let rest = strings.get(usize::try_from(at).ok()?..)?;
-    let seen = rest.get(..MAX_NAME).unwrap_or(rest);
+    let seen = rest.get(..MAX_NAME_BYTES).unwrap_or(rest);
     match memchr::memchr(0, seen) {
         Some(end) => seen.get(..end),
         None => (rest.len() > seen.len()).then_some(seen),
     }
 }
 
-/// Where a symbol of code lies.
-struct Place {
+/// The place of a symbol of code, without its name.
+struct CodePlace {
     start: u64,
     size: u64,
     limit: u64,
@@ -342,11 +342,11 @@ struct Place {
 }
 
 /// Where a symbol lies, if it is code that the file defines.
-fn place<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+fn find_code_place<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     symbol: &E::Sym,
     endian: Endianness,
     sections: &SectionTable<'d, E, R>,
-) -> Option<Place> {
+) -> Option<CodePlace> {
     let kind = symbol.st_type();
     let function = kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC;
     if symbol.is_undefined(endian) || !(function || kind == elf::STT_NOTYPE) {
@@ -364,7 +364,7 @@ fn place<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         let address: u64 = s.sh_addr(endian).into();
         address.saturating_add(s.sh_size(endian).into())
     });
-    Some(Place {
+    Some(CodePlace {
         start: symbol.st_value(endian).into(),
         size: symbol.st_size(endian).into(),
         limit,
@@ -372,9 +372,9 @@ fn place<'d, E: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     })
 }
 
-impl Place {
-    /// With its name, which costs more to find than all else.
-    fn named<'d, E: FileHeader<Endian = Endianness>>(
+impl CodePlace {
+    /// The candidate with the name of this symbol, which costs more to find than all else; `None` if it has none.
+    fn to_candidate<'d, E: FileHeader<Endian = Endianness>>(
         &self,
         symbol: &E::Sym,
         endian: Endianness,

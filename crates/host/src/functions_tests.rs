@@ -179,7 +179,7 @@ fn with_symbols(symbols: impl Iterator<Item = (u32, u64, u64)>, strings: &[u8]) 
 /// Check that names end where they should, and one that nothing ends is none.
 #[test]
 fn names_end() {
-    let strings = [b"\0one\0".as_slice(), &[b'x'; MAX_NAME - 2]].concat();
+    let strings = [b"\0one\0".as_slice(), &[b'x'; MAX_NAME_BYTES - 2]].concat();
     let symbols = [
         (1, 0x1000, 16),
         (5, 0x1010, 16),
@@ -192,7 +192,7 @@ fn names_end() {
     let longer = [strings, vec![b'x'; 3]].concat();
     let file = with_symbols(symbols.into_iter(), &longer);
     let names = names_at(&file[..], Table::Full, &[0x1011]).unwrap();
-    assert_eq!(names[0].as_ref().map(String::len), Some(MAX_NAME));
+    assert_eq!(names[0].as_ref().map(String::len), Some(MAX_NAME_BYTES));
 }
 
 /// Check that a table made to cost time costs little: a million symbols for each of a thousand places,
@@ -208,7 +208,7 @@ fn hostile_tables_cost_little() {
         let start = std::time::Instant::now();
         let names = names_at(&file[..], Table::Full, &places).unwrap();
         assert!(start.elapsed().as_secs() < 60);
-        assert_eq!(names[0].as_ref().map(String::len), Some(MAX_NAME));
+        assert_eq!(names[0].as_ref().map(String::len), Some(MAX_NAME_BYTES));
     }
     // labels without a size
     let file = with_symbols((0..1 << 20).map(|n| (n, 0x1000, 0)), &strings);
@@ -225,7 +225,7 @@ proptest! {
         data.extend(tail);
         let _ = build_id(&data[..]);
         let _ = linked_address(&data[..], at);
-        let _ = section(&data[..], ".text");
+        let _ = section_contents(&data[..], ".text");
         for table in [Table::Full, Table::Exported] {
             let _ = names_at(&data[..], table, &[0, at]);
         }

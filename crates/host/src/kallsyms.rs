@@ -10,7 +10,7 @@
 pub fn address_of(text: &[u8], name: &str) -> Option<u64> {
     let mut with_suffix = None;
     for line in text.split(|&b| b == b'\n') {
-        let Some((address, kind, rest)) = fields(line) else {
+        let Some((address, kind, rest)) = split_symbol(line) else {
             continue;
         };
         let Some(tail) = rest.strip_prefix(name.as_bytes()) else {
@@ -20,8 +20,8 @@ pub fn address_of(text: &[u8], name: &str) -> Option<u64> {
             continue;
         }
         match tail.first() {
-            None | Some(b'\t') => return Some(number(address)),
-            Some(b'.') => with_suffix = Some(number(address)),
+            None | Some(b'\t') => return Some(parse_address(address)),
+            Some(b'.') => with_suffix = Some(parse_address(address)),
             Some(_) => {}
         }
     }
@@ -31,7 +31,7 @@ pub fn address_of(text: &[u8], name: &str) -> Option<u64> {
 /// Whether a variable of that name is there. They are in the list with `CONFIG_KALLSYMS_ALL` only.
 #[must_use]
 pub fn has_variable(text: &[u8], name: &str) -> bool {
-    let mut symbols = text.split(|&b| b == b'\n').filter_map(fields);
+    let mut symbols = text.split(|&b| b == b'\n').filter_map(split_symbol);
     symbols.any(|(_, kind, rest)| !matches!(kind, b't' | b'T') && rest == name.as_bytes())
 }
 
@@ -40,18 +40,18 @@ pub fn has_variable(text: &[u8], name: &str) -> bool {
 pub fn is_hidden(text: &[u8]) -> bool {
     let mut functions = text
         .split(|&b| b == b'\n')
-        .filter_map(fields)
+        .filter_map(split_symbol)
         .filter(|(_, kind, _)| matches!(kind, b't' | b'T'))
         .peekable();
-    functions.peek().is_some() && functions.all(|(address, ..)| number(address) == 0)
+    functions.peek().is_some() && functions.all(|(address, ..)| parse_address(address) == 0)
 }
 
-/// 16 digits, a space, the type, a space.
-fn fields(line: &[u8]) -> Option<(&[u8], u8, &[u8])> {
+/// The address, type and name of a line: 16 digits, a space, a letter, a space, and the rest.
+fn split_symbol(line: &[u8]) -> Option<(&[u8], u8, &[u8])> {
     Some((line.get(..16)?, *line.get(17)?, line.get(19..)?))
 }
 
-fn number(digits: &[u8]) -> u64 {
+fn parse_address(digits: &[u8]) -> u64 {
     let digits = std::str::from_utf8(digits).ok();
     digits
         .and_then(|d| u64::from_str_radix(d, 16).ok())

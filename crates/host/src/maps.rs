@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use crate::proc::Proc;
 use crate::under;
 
-const DELETED: &[u8] = b" (deleted)";
+const DELETED_SUFFIX: &[u8] = b" (deleted)";
 
 /// The permissions of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,7 +63,7 @@ impl Mapping {
     #[must_use]
     pub fn is_made_at_run_time(&self) -> bool {
         use std::os::unix::ffi::OsStrExt as _;
-        const NAMES: &[&[u8]] = &[
+        const MADE_CODE_NAMES: &[&[u8]] = &[
             b"/memfd:",
             b"/dev/zero",
             b"/anon_hugepage",
@@ -74,7 +74,7 @@ impl Mapping {
             b"[anon",
         ];
         let made = |p: &PathBuf| {
-            NAMES
+            MADE_CODE_NAMES
                 .iter()
                 .any(|name| p.as_os_str().as_bytes().starts_with(name))
         };
@@ -101,16 +101,16 @@ pub struct Module {
 
 /// Every mapping in the text of a `maps` file, by address. Lines that are no mapping are left out.
 #[must_use]
-pub fn parse(text: &[u8]) -> Vec<Mapping> {
+pub fn parse_maps(text: &[u8]) -> Vec<Mapping> {
     let mut all: Vec<Mapping> = text.split(|b| *b == b'\n').filter_map(parse_line).collect();
-    // The kernel writes them in order; a foreign text may not, and `at` relies on it.
+    // The kernel writes them in order; a foreign text may not, and `mapping_at` relies on it.
     all.sort_by_key(|m| (m.start, m.end));
     all
 }
 
 /// The mappings of process `pid`, also where its first thread has ended.
-pub fn read(root: &Path, pid: u32) -> Result<Vec<Mapping>> {
-    let pid = Proc::new(root).living(pid);
+pub fn read_maps(root: &Path, pid: u32) -> Result<Vec<Mapping>> {
+    let pid = Proc::new(root).living_thread(pid);
     let path = under(root, Path::new(&format!("/proc/{pid}/maps")));
     let text = std::fs::read(&path).with_context(|| {
         format!(
@@ -118,19 +118,19 @@ pub fn read(root: &Path, pid: u32) -> Result<Vec<Mapping>> {
             path.display()
         )
     })?;
-    Ok(parse(&text))
+    Ok(parse_maps(&text))
 }
 
-/// The mapping that holds `address`; `maps` must be sorted, as [`parse`] returns it.
+/// The mapping that holds `address`; `maps` must be sorted, as [`parse_maps`] returns it.
 #[must_use]
-pub fn at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
+pub fn mapping_at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
     let after = maps.partition_point(|m| m.start <= address);
     maps[..after].last().filter(|m| address < m.end)
 }
 
 /// The files that are mapped executable, each once, in the order of their addresses.
 #[must_use]
-pub fn modules(maps: &[Mapping]) -> Vec<Module> {
+pub fn executable_files(maps: &[Mapping]) -> Vec<Module> {
     let mut seen = HashSet::new();
     maps.iter()
         .filter(|m| m.perms.exec && m.is_file())
@@ -146,23 +146,23 @@ pub fn modules(maps: &[Mapping]) -> Vec<Module> {
 }
 
 fn parse_line(line: &[u8]) -> Option<Mapping> {
-    let (range, rest) = field(line)?;
-    let (perms, rest) = field(rest)?;
-    let (offset, rest) = field(rest)?;
-    let (dev, rest) = field(rest)?;
-    let (inode, rest) = field(rest)?;
-    let (start, end) = halves(range, b'-')?;
-    let (start, end) = (hex(start)?, hex(end)?);
-    let (major, minor) = halves(dev, b':')?;
+    let (range, rest) = split_word(line)?;
+    let (perms, rest) = split_word(rest)?;
+    let (offset, rest) = split_word(rest)?;
+    let (dev, rest) = split_word(rest)?;
+    let (inode, rest) = split_word(rest)?;
+    let (start, end) = split_once_at(range, b'-')?;
+    let (start, end) = (parse_hex(start)?, parse_hex(end)?);
+    let (major, minor) = split_once_at(dev, b':')?;
     let &[r, w, x, s] = perms else { return None };
     if start >= end {
         return None;
     }
     // The path starts behind the padding and keeps its own spaces.
     let path = rest.trim_ascii_start();
-    let deleted = path.ends_with(DELETED) && path.len() > DELETED.len();
+    let deleted = path.ends_with(DELETED_SUFFIX) && path.len() > DELETED_SUFFIX.len();
     let path = if deleted {
-        &path[..path.len() - DELETED.len()]
+        &path[..path.len() - DELETED_SUFFIX.len()]
     } else {
         path
     };
@@ -175,30 +175,30 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
             exec: x == b'x',
             shared: s == b's',
         },
-        offset: hex(offset)?,
+        offset: parse_hex(offset)?,
         dev: (
-            u32::try_from(hex(major)?).ok()?,
-            u32::try_from(hex(minor)?).ok()?,
+            u32::try_from(parse_hex(major)?).ok()?,
+            u32::try_from(parse_hex(minor)?).ok()?,
         ),
         inode: std::str::from_utf8(inode).ok()?.parse().ok()?,
-        path: (!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(unescape(path)))),
+        path: (!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(unescape_path(path)))),
         deleted,
     })
 }
 
 /// Splits a line into its first word and the rest.
-fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii_start();
     let end = line.iter().position(|b| *b == b' ').unwrap_or(line.len());
     (end > 0).then(|| line.split_at(end))
 }
 
-fn halves(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+fn split_once_at(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|b| *b == separator)?;
     Some((&text[..at], &text[at + 1..]))
 }
 
-fn hex(text: &[u8]) -> Option<u64> {
+fn parse_hex(text: &[u8]) -> Option<u64> {
     // from_str_radix would take a sign, which the kernel never writes.
     if text.is_empty() || !text.iter().all(u8::is_ascii_hexdigit) {
         return None;
@@ -207,7 +207,7 @@ fn hex(text: &[u8]) -> Option<u64> {
 }
 
 /// The only character that the kernel escapes in a path is the newline.
-fn unescape(path: &[u8]) -> Vec<u8> {
+fn unescape_path(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((first, tail)) = rest.split_first() {
@@ -241,7 +241,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     /// Check that every field of a real maps text is read.
     #[test]
     fn reads_fields() {
-        let maps = parse(TEXT);
+        let maps = parse_maps(TEXT);
         assert_eq!(maps.len(), 8);
         assert_eq!(
             maps[0].path.as_deref(),
@@ -265,7 +265,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 4000-5000 rw-p 00000000 00:00 0                          [heap]\n\
 5000-6000 r-xp 00000000 fe:00 5                          /usr/lib/x.so\n\
 6000-7000 r-xp 00000000 00:00 0                          [vdso]\n";
-        let made: Vec<bool> = parse(text)
+        let made: Vec<bool> = parse_maps(text)
             .iter()
             .map(Mapping::is_made_at_run_time)
             .collect();
@@ -275,7 +275,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     /// Check that modules are the files with code, once each, without the kernel's own areas.
     #[test]
     fn lists_modules() {
-        let modules = modules(&parse(TEXT));
+        let modules = executable_files(&parse_maps(TEXT));
         let paths: Vec<_> = modules
             .iter()
             .map(|m| m.path.to_string_lossy().into_owned())
@@ -290,24 +290,24 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     /// Check that an address finds its mapping, and that one between mappings finds none.
     #[test]
     fn looks_up() {
-        let maps = parse(TEXT);
+        let maps = parse_maps(TEXT);
         let path = |a| {
-            at(&maps, a)
+            mapping_at(&maps, a)
                 .and_then(|m| m.path.as_ref())
                 .map(|p| p.display().to_string())
         };
         assert_eq!(path(0x5581_ab00_0000).as_deref(), Some("[heap]"));
         assert_eq!(path(0x5581_ab02_0fff).as_deref(), Some("[heap]"));
-        assert_eq!(at(&maps, 0x5581_ab02_1000), None);
-        assert_eq!(at(&maps, 0), None);
+        assert_eq!(mapping_at(&maps, 0x5581_ab02_1000), None);
+        assert_eq!(mapping_at(&maps, 0), None);
         assert_eq!(path(0xffff_ffff_ff60_0000).as_deref(), Some("[vsyscall]"));
     }
 
     /// Check that this process's own maps are read, and hold the address of this function.
     #[test]
     fn reads_own() {
-        let maps = read(Path::new("/"), std::process::id()).unwrap();
-        let here = at(&maps, reads_own as *const () as u64).unwrap();
+        let maps = read_maps(Path::new("/"), std::process::id()).unwrap();
+        let here = mapping_at(&maps, reads_own as *const () as u64).unwrap();
         assert_eq!(
             here.path.as_deref(),
             std::env::current_exe().ok().as_deref()
@@ -318,9 +318,9 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         /// Check that no bytes make the parser panic, and that its result is sorted and sane.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let maps = parse(&bytes);
+            let maps = parse_maps(&bytes);
             prop_assert!(maps.windows(2).all(|w| w[0].start <= w[1].start));
-            let _ = modules(&maps);
+            let _ = executable_files(&maps);
         }
 
         /// Check that a real text with one byte changed or cut anywhere is read without panic.
@@ -328,9 +328,9 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         fn damaged(at_byte in 0..TEXT.len(), byte: u8, cut in 0..TEXT.len(), address: u64) {
             let mut text = TEXT.to_vec();
             text[at_byte] = byte;
-            let maps = parse(&text[..cut]);
+            let maps = parse_maps(&text[..cut]);
             prop_assert!(maps.iter().all(|m| m.start < m.end));
-            let _ = at(&maps, address);
+            let _ = mapping_at(&maps, address);
         }
     }
 }

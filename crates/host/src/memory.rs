@@ -6,7 +6,7 @@ use std::path::Path;
 /// Bytes that the machine has without swapping (proc(5), MemAvailable), or that are left of the process's control groups'
 /// limits where that is less. Nothing where the kernel does not say.
 #[must_use]
-pub fn available() -> Option<u64> {
+pub fn available_bytes() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = info.lines().find_map(|line| {
         let value = line.strip_prefix("MemAvailable:")?.trim();
@@ -14,13 +14,13 @@ pub fn available() -> Option<u64> {
     });
     let machine = kib.map(|kib| kib.saturating_mul(1024));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let group = in_groups(Path::new("/sys/fs/cgroup"), &groups);
+    let group = available_bytes_in_groups(Path::new("/sys/fs/cgroup"), &groups);
     machine.into_iter().chain(group).min()
 }
 
 /// The least that is left in any group on the way up (Documentation/admin-guide/cgroup-v2.rst, memory.max), or in the
 /// memory group of version 1.
-fn in_groups(root: &Path, groups: &str) -> Option<u64> {
+fn available_bytes_in_groups(root: &Path, groups: &str) -> Option<u64> {
     let mut least: Option<u64> = None;
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -84,9 +84,12 @@ mod tests {
         write("a/memory.stat", "anon 1\ninactive_file 200\n");
         write("memory/c/memory.limit_in_bytes", "900\n");
         write("memory/c/memory.usage_in_bytes", "100\n");
-        assert_eq!(in_groups(&root, "0::/a/b\n"), Some(500));
-        assert_eq!(in_groups(&root, "3:cpu:/\n2:memory:/c\n"), Some(800));
-        assert_eq!(in_groups(&root, "0::/none\nnonsense"), None);
+        assert_eq!(available_bytes_in_groups(&root, "0::/a/b\n"), Some(500));
+        assert_eq!(
+            available_bytes_in_groups(&root, "3:cpu:/\n2:memory:/c\n"),
+            Some(800)
+        );
+        assert_eq!(available_bytes_in_groups(&root, "0::/none\nnonsense"), None);
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -18,7 +18,7 @@ use crate::under;
 
 /// The files that a command will load, as far as files tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct CommandFiles {
     /// The scripts on the way, if any: the file named by the command, then its interpreter, and so on.
     pub scripts: Vec<PathBuf>,
     /// The program that the kernel will load.
@@ -29,7 +29,7 @@ pub struct Command {
     pub missing: Vec<String>,
 }
 
-impl Command {
+impl CommandFiles {
     /// Whether nothing can be loaded before the program: it has no loader, which alone reads `LD_PRELOAD` (ld.so(8)).
     #[must_use]
     pub fn is_static(&self) -> bool {
@@ -45,10 +45,10 @@ pub trait Env: Fn(&str) -> Option<OsString> {}
 impl<F: Fn(&str) -> Option<OsString>> Env for F {}
 
 /// Finds the files that `argv` will load when it is started with the environment `env`.
-pub fn command(root: &Path, argv: &[OsString], env: &impl Env) -> Result<Command> {
-    let (scripts, program) = program(root, argv, env)?;
+pub fn find_command_files(root: &Path, argv: &[OsString], env: &impl Env) -> Result<CommandFiles> {
+    let (scripts, program) = find_command_program(root, argv, env)?;
     let (modules, missing) = needed_libraries(root, &program, env)?;
-    Ok(Command {
+    Ok(CommandFiles {
         scripts,
         program,
         modules,
@@ -57,7 +57,11 @@ pub fn command(root: &Path, argv: &[OsString], env: &impl Env) -> Result<Command
 }
 
 /// The scripts on the way, and the program that the kernel will load for `argv`: whatever kind of file it is.
-pub fn program(root: &Path, argv: &[OsString], env: &impl Env) -> Result<(Vec<PathBuf>, PathBuf)> {
+pub fn find_command_program(
+    root: &Path,
+    argv: &[OsString],
+    env: &impl Env,
+) -> Result<(Vec<PathBuf>, PathBuf)> {
     let name = argv
         .first()
         .context("finding the program: the command is empty")?;
@@ -65,14 +69,14 @@ pub fn program(root: &Path, argv: &[OsString], env: &impl Env) -> Result<(Vec<Pa
     let mut scripts = Vec::new();
     // The kernel follows a `#!` to another `#!` four times (exec_binprm in fs/exec.c: 5 in all).
     for _ in 0..6 {
-        let Some(words) = shebang(&under(root, &path))? else {
+        let Some(words) = script_interpreter(&under(root, &path))? else {
             return Ok((scripts, path));
         };
         let interpreter = words
             .first()
             .context("finding the interpreter: nothing after #!")?;
         let next = if Path::new(interpreter).file_name() == Some(OsStr::new("env")) {
-            let named = env_command(&words[1..]).with_context(|| {
+            let named = command_of_env(&words[1..]).with_context(|| {
                 format!(
                     "reading the #! line of {}: env starts nothing",
                     path.display()
@@ -131,7 +135,7 @@ pub fn find_program(root: &Path, name: &OsStr, env: &impl Env) -> Result<PathBuf
 }
 
 /// The words of a `#!` line: the interpreter and its one argument, split as env -S would. None for a program.
-fn shebang(file: &Path) -> Result<Option<Vec<OsString>>> {
+fn script_interpreter(file: &Path) -> Result<Option<Vec<OsString>>> {
     use std::io::Read;
     let mut head = Vec::new();
     // The kernel looks at the first 256 bytes (BINPRM_BUF_SIZE).
@@ -155,7 +159,7 @@ fn shebang(file: &Path) -> Result<Option<Vec<OsString>>> {
 }
 
 /// The command among the arguments of env(1): after its options and settings.
-fn env_command(words: &[OsString]) -> Option<OsString> {
+fn command_of_env(words: &[OsString]) -> Option<OsString> {
     let plain = |w: &&OsString| !w.as_bytes().starts_with(b"-") && !w.as_bytes().contains(&b'=');
     words.iter().find(plain).cloned()
 }
@@ -420,7 +424,7 @@ fn read_conf(root: &Path, file: &Path, folders: &mut Vec<PathBuf>, depth: u32) {
         {
             if depth < 4 {
                 let pattern = file.parent().unwrap_or(Path::new("/")).join(pattern.trim());
-                for included in matching(root, &pattern) {
+                for included in matching_files(root, &pattern) {
                     read_conf(root, &included, folders, depth + 1);
                 }
             }
@@ -431,7 +435,7 @@ fn read_conf(root: &Path, file: &Path, folders: &mut Vec<PathBuf>, depth: u32) {
 }
 
 /// The files that a pattern such as `/etc/ld.so.conf.d/*.conf` names, sorted.
-fn matching(root: &Path, pattern: &Path) -> Vec<PathBuf> {
+fn matching_files(root: &Path, pattern: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else {
         return Vec::new();
     };

@@ -6,7 +6,7 @@ fn own_env(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-fn names(command: &Command) -> Vec<String> {
+fn names(command: &CommandFiles) -> Vec<String> {
     let name = |p: &PathBuf| {
         p.file_name()
             .unwrap_or_default()
@@ -26,7 +26,7 @@ fn write_script(path: &Path, text: &str) {
 #[test]
 fn own_program() {
     let argv = [std::env::current_exe().unwrap().into_os_string()];
-    let command = command(Path::new("/"), &argv, &own_env).unwrap();
+    let command = find_command_files(Path::new("/"), &argv, &own_env).unwrap();
     let names = names(&command);
     assert!(names.iter().any(|n| n.starts_with("libc.so")), "{names:?}");
     assert!(names.iter().any(|n| n.starts_with("ld-")), "{names:?}");
@@ -39,7 +39,7 @@ fn own_program() {
     });
     let argv = [loader.unwrap().clone().into_os_string()];
     assert!(
-        !super::command(Path::new("/"), &argv, &own_env)
+        !find_command_files(Path::new("/"), &argv, &own_env)
             .unwrap()
             .is_static()
     );
@@ -55,7 +55,8 @@ fn scripts() {
     write_script(&at("chain"), &format!("#!{}\n", at("direct").display()));
     write_script(&at("without"), "echo\n");
     for (name, scripts) in [("direct", 1), ("by_env", 1), ("chain", 2), ("without", 1)] {
-        let found = command(Path::new("/"), &[at(name).into_os_string()], &own_env).unwrap();
+        let found =
+            find_command_files(Path::new("/"), &[at(name).into_os_string()], &own_env).unwrap();
         assert!(found.program.ends_with("sh"), "{found:?}");
         assert_eq!(found.scripts.len(), scripts);
     }
@@ -68,7 +69,7 @@ fn refuses() {
     let why = |name: OsString| {
         format!(
             "{:#}",
-            command(Path::new("/"), &[name], &own_env).unwrap_err()
+            find_command_files(Path::new("/"), &[name], &own_env).unwrap_err()
         )
     };
     assert!(why("no-such-program-here".into()).contains("not in PATH"));
@@ -82,7 +83,7 @@ fn refuses() {
     let round = dir.path().join("round");
     write_script(&round, &format!("#!{}\n", round.display()));
     assert!(why(round.into()).contains("loop"));
-    let empty = command(Path::new("/"), &[], &own_env);
+    let empty = find_command_files(Path::new("/"), &[], &own_env);
     assert!(empty.is_err());
 }
 
@@ -94,7 +95,7 @@ fn preload() {
         "LD_PRELOAD" => Some("/no/such/lib.so:libm.so.6".into()),
         _ => own_env(name),
     };
-    let found = command(Path::new("/"), &[exe.into()], &env).unwrap();
+    let found = find_command_files(Path::new("/"), &[exe.into()], &env).unwrap();
     assert_eq!(found.missing, ["/no/such/lib.so"]);
     assert!(names(&found).iter().any(|n| n == "libm.so.6"), "{found:?}");
 }
@@ -166,7 +167,7 @@ fn write_elf(root: &Path, path: &str, interpreter: Option<&str>, entries: &[(u64
 /// The files that a program of these folders loads, and the libraries that it misses.
 fn load(root: &Path, library_path: &str) -> (Vec<String>, Vec<String>) {
     let env = |name: &str| (name == "LD_LIBRARY_PATH").then(|| library_path.into());
-    let found = command(root, &["/app/program".into()], &env).unwrap();
+    let found = find_command_files(root, &["/app/program".into()], &env).unwrap();
     let path = |p: &PathBuf| p.to_string_lossy().into_owned();
     (found.modules.iter().map(path).collect(), found.missing)
 }

@@ -8,32 +8,32 @@
 use std::io::{BufRead, BufReader, Read};
 
 /// More is not read. Node's maps grow by some megabytes an hour.
-pub const MAX_BYTES: u64 = 256 << 20;
+pub const MAX_MAP_BYTES: u64 = 256 << 20;
 
 /// A longer line is no line of a map, and ends the reading: that file is something else.
-const MAX_LINE: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// How often lines may cover the addresses asked for. A JIT uses a place again and again, but only a map
 /// that is made to cost time comes near this.
 const MAX_COVERS: usize = 1 << 20;
 
-/// The names at addresses, which must be sorted, from the first [`MAX_BYTES`] of a map or up to the first
+/// The names at addresses, which must be sorted, from the first [`MAX_MAP_BYTES`] of a map or up to the first
 /// error. Lines that are none are passed over.
-pub fn names(map: impl Read, addresses: &[u64]) -> Vec<Option<String>> {
+pub fn find_function_names(map: impl Read, addresses: &[u64]) -> Vec<Option<String>> {
     debug_assert!(addresses.is_sorted());
     let mut found = vec![None; addresses.len()];
-    let mut map = BufReader::with_capacity(MAX_LINE, map.take(MAX_BYTES));
+    let mut map = BufReader::with_capacity(MAX_LINE_BYTES, map.take(MAX_MAP_BYTES));
     let mut line = Vec::new();
     let mut covers = 0;
     loop {
         line.clear();
         let length = (&mut map)
-            .take(MAX_LINE as u64)
+            .take(MAX_LINE_BYTES as u64)
             .read_until(b'\n', &mut line);
         if !length.is_ok_and(|n| n > 0) || line.pop() != Some(b'\n') {
             return found;
         }
-        let Some((start, end, name)) = parse(&line) else {
+        let Some((start, end, name)) = parse_line(&line) else {
             continue;
         };
         let first = addresses.partition_point(|a| *a < start);
@@ -50,15 +50,15 @@ pub fn names(map: impl Read, addresses: &[u64]) -> Vec<Option<String>> {
     }
 }
 
-fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
-    let (start, rest) = number(line)?;
-    let (size, name) = number(rest)?;
+fn parse_line(line: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let (start, rest) = split_number(line)?;
+    let (size, name) = split_number(rest)?;
     let name = name.trim_ascii();
     (size > 0 && !name.is_empty()).then_some((start, start.saturating_add(size), name))
 }
 
 /// Splits a line into the number at its start and the rest.
-fn number(line: &[u8]) -> Option<(u64, &[u8])> {
+fn split_number(line: &[u8]) -> Option<(u64, &[u8])> {
     let end = line.iter().position(|b| *b == b' ')?;
     let digits = &line[..end];
     // some write it, though they should not
@@ -99,7 +99,7 @@ garbage
             0x7f00_0000_3000,
             0x7f00_0000_4000,
         ];
-        let found = names(MAP, &at);
+        let found = find_function_names(MAP, &at);
         let main = Some("LazyCompile:~main /app/index.js:1:1");
         let python = Some("py::<module>:/app/a.py");
         let found: Vec<_> = found.iter().map(Option::as_deref).collect();
@@ -113,7 +113,7 @@ garbage
     #[test]
     fn endless_lines_end() {
         let endless = std::io::repeat(b'7').take(1 << 40);
-        assert_eq!(names(endless, &[7]), [None]);
+        assert_eq!(find_function_names(endless, &[7]), [None]);
     }
 
     /// Check that a map of which every line covers every address is not read for ever.
@@ -121,7 +121,7 @@ garbage
     fn overlaps_end() {
         let addresses: Vec<u64> = (0..10_000).collect();
         let map = b"0 ffffff f\n".repeat(100_000);
-        let found = names(&map[..], &addresses);
+        let found = find_function_names(&map[..], &addresses);
         assert!(found.iter().all(|n| n.as_deref() == Some("f")));
     }
 
@@ -134,14 +134,14 @@ garbage
             // 16 bytes each, so that none overlap
             let text: String = functions.iter().map(|(at, name)| format!("{:x} 10 {name}\n", at * 16)).collect();
             let addresses: Vec<u64> = functions.keys().map(|at| at * 16 + 15).collect();
-            let found: Vec<String> = names(text.as_bytes(), &addresses).into_iter().flatten().collect();
+            let found: Vec<String> = find_function_names(text.as_bytes(), &addresses).into_iter().flatten().collect();
             prop_assert_eq!(found, functions.into_values().collect::<Vec<_>>());
         }
 
         /// Check that no bytes make the reader panic.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), address: u64) {
-            let _ = names(&bytes[..], &[0, address]);
+            let _ = find_function_names(&bytes[..], &[0, address]);
         }
 
         /// Check that a map with one byte changed and cut anywhere is read without panic.
@@ -149,7 +149,7 @@ garbage
         fn damaged(at in 0..MAP.len(), byte: u8, cut in 0..MAP.len(), address: u64) {
             let mut text = MAP.to_vec();
             text[at] = byte;
-            let _ = names(&text[..cut], &[address]);
+            let _ = find_function_names(&text[..cut], &[address]);
         }
     }
 }

@@ -66,7 +66,7 @@ impl Proc {
 
     /// The path of one file of a process.
     #[must_use]
-    pub fn file(&self, pid: u32, name: &str) -> PathBuf {
+    pub fn path_of(&self, pid: u32, name: &str) -> PathBuf {
         under(&self.root, Path::new(&format!("/proc/{pid}/{name}")))
     }
 
@@ -75,14 +75,14 @@ impl Proc {
     /// do_exit). Every thread has a folder of a process, which no listing shows (fs/proc/base.c,
     /// proc_pid_lookup).
     #[must_use]
-    pub fn living(&self, pid: u32) -> u32 {
+    pub fn living_thread(&self, pid: u32) -> u32 {
         let left = self
             .stat(pid)
             .is_ok_and(|s| s.state == 'Z' && s.threads > 1);
         if !left {
             return pid;
         }
-        let threads = self.threads(pid).unwrap_or_default();
+        let threads = self.thread_stats(pid).unwrap_or_default();
         let living = threads.iter().find(|(_, s)| !matches!(s.state, 'Z' | 'X'));
         living.map_or(pid, |(tid, _)| *tid)
     }
@@ -95,19 +95,21 @@ impl Proc {
 
     /// The name of a process, cleaned.
     pub fn comm(&self, pid: u32) -> Result<String> {
-        let bytes = self.read(pid, "comm")?;
+        let bytes = self.read_file(pid, "comm")?;
         let name = String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
         Ok(Text::from(name).into())
     }
 
     /// Its arguments; empty for a kernel thread.
     pub fn cmdline(&self, pid: u32) -> Result<Vec<OsString>> {
-        Ok(nul_separated(&self.read(self.living(pid), "cmdline")?))
+        Ok(nul_separated(
+            &self.read_file(self.living_thread(pid), "cmdline")?,
+        ))
     }
 
     /// The environment that it was started with.
     pub fn environ(&self, pid: u32) -> Result<HashMap<OsString, OsString>> {
-        let entries = nul_separated(&self.read(self.living(pid), "environ")?);
+        let entries = nul_separated(&self.read_file(self.living_thread(pid), "environ")?);
         let pairs = entries.into_iter().filter_map(|entry| {
             let bytes = entry.into_vec();
             let at = bytes.iter().position(|b| *b == b'=')?;
@@ -119,34 +121,34 @@ impl Proc {
 
     /// The file that it executes, as the kernel names it.
     pub fn exe(&self, pid: u32) -> Result<PathBuf> {
-        let link = self.file(self.living(pid), "exe");
+        let link = self.path_of(self.living_thread(pid), "exe");
         std::fs::read_link(&link).with_context(|| format!("reading the link {}", link.display()))
     }
 
     /// Reads its `stat` file.
     pub fn stat(&self, pid: u32) -> Result<Stat> {
-        let text = self.read(pid, "stat")?;
+        let text = self.read_file(pid, "stat")?;
         parse_stat(&text).with_context(|| format!("parsing the stat file of process {pid}"))
     }
 
     /// Reads the `stat` files of its threads, each with the thread's id: counters of that thread
     /// alone. Threads that end meanwhile are left out.
-    pub fn threads(&self, pid: u32) -> Result<Vec<(u32, Stat)>> {
-        let dir = self.file(pid, "task");
+    pub fn thread_stats(&self, pid: u32) -> Result<Vec<(u32, Stat)>> {
+        let dir = self.path_of(pid, "task");
         let entries = std::fs::read_dir(&dir)
             .with_context(|| format!("listing the threads in {}", dir.display()))?;
         let tids = entries
             .flatten()
             .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
         let stat = |tid: u32| {
-            let text = self.read(pid, &format!("task/{tid}/stat")).ok()?;
+            let text = self.read_file(pid, &format!("task/{tid}/stat")).ok()?;
             Some((tid, parse_stat(&text)?))
         };
         Ok(tids.filter_map(stat).collect())
     }
 
     /// The ids of every process.
-    pub fn pids(&self) -> Result<Vec<u32>> {
+    pub fn list_pids(&self) -> Result<Vec<u32>> {
         let dir = under(&self.root, Path::new("/proc"));
         let entries = std::fs::read_dir(&dir)
             .with_context(|| format!("listing the processes in {}", dir.display()))?;
@@ -162,9 +164,9 @@ impl Proc {
     ///
     /// By scanning every process's parent: `task/*/children` needs a kernel option and misses
     /// children while they are being made. A child whose parent has ended is not found.
-    pub fn tree(&self, pid: u32) -> Result<Vec<u32>> {
+    pub fn process_tree(&self, pid: u32) -> Result<Vec<u32>> {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-        for other in self.pids()? {
+        for other in self.list_pids()? {
             // A process that ended since the listing is no error.
             if let Ok(stat) = self.stat(other) {
                 children.entry(stat.ppid).or_default().push(other);
@@ -186,8 +188,8 @@ impl Proc {
         Ok(tree)
     }
 
-    fn read(&self, pid: u32, name: &str) -> Result<Vec<u8>> {
-        let path = self.file(pid, name);
+    fn read_file(&self, pid: u32, name: &str) -> Result<Vec<u8>> {
+        let path = self.path_of(pid, name);
         std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
     }
 }
@@ -271,10 +273,10 @@ mod tests {
             (9, 1, "x"),
         ]);
         let proc = Proc::new(dir.path());
-        assert_eq!(proc.tree(2).unwrap(), [2, 3, 4, 5]);
-        assert_eq!(proc.tree(77).unwrap(), [77]);
+        assert_eq!(proc.process_tree(2).unwrap(), [2, 3, 4, 5]);
+        assert_eq!(proc.process_tree(77).unwrap(), [77]);
         let dir = fixture(&[(2, 3, "a"), (3, 2, "b")]);
-        assert_eq!(Proc::new(dir.path()).tree(2).unwrap(), [2, 3]);
+        assert_eq!(Proc::new(dir.path()).process_tree(2).unwrap(), [2, 3]);
     }
 
     /// Check that this process is found with its own arguments, environment and file.

@@ -15,7 +15,7 @@ pub struct Status {
 
 /// Parses the text of a `status` file; `None` where something is missing.
 #[must_use]
-pub fn parse(text: &[u8]) -> Option<Status> {
+pub fn parse_status(text: &[u8]) -> Option<Status> {
     // the name is escaped (proc_task_name), so that it can't begin a line of its own
     let field = |name: &[u8]| {
         let value = text
@@ -46,7 +46,7 @@ mod tests {
     /// Check that the innermost number and both users are read.
     #[test]
     fn reads_fields() {
-        let status = parse(TEXT.as_bytes()).unwrap();
+        let status = parse_status(TEXT.as_bytes()).unwrap();
         assert_eq!(
             (status.tgid, status.own_pid, status.uid, status.euid),
             (4711, 7, 100_000, 100_033)
@@ -56,13 +56,13 @@ mod tests {
             .filter(|l| !l.starts_with("NS"))
             .map(|l| format!("{l}\n"))
             .collect();
-        assert_eq!(parse(old.as_bytes()).unwrap().own_pid, 4711);
+        assert_eq!(parse_status(old.as_bytes()).unwrap().own_pid, 4711);
     }
 
     /// Check that this process finds itself.
     #[test]
     fn reads_own() {
-        let status = parse(&std::fs::read("/proc/self/status").unwrap()).unwrap();
+        let status = parse_status(&std::fs::read("/proc/self/status").unwrap()).unwrap();
         assert_eq!(status.own_pid, std::process::id());
     }
 
@@ -70,7 +70,7 @@ mod tests {
         /// Check that no bytes make the parser panic.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes);
+            let _ = parse_status(&bytes);
         }
 
         /// Check that any numbers are read as written, in any depth of namespaces.
@@ -79,7 +79,7 @@ mod tests {
             let list: String = pids.iter().map(|p| format!("\t{p}")).collect();
             let text = format!("Uid:\t{uid}\t{euid}\t0\t0\nNStgid:{list}\n");
             let expected = Status { tgid: pids[0], own_pid: *pids.last().unwrap(), uid, euid };
-            prop_assert_eq!(parse(text.as_bytes()), Some(expected));
+            prop_assert_eq!(parse_status(text.as_bytes()), Some(expected));
         }
 
         /// Check that a real text with one byte changed and cut anywhere is read without panic.
@@ -87,7 +87,7 @@ mod tests {
         fn damaged(at in 0..TEXT.len(), byte: u8, cut in 0..TEXT.len()) {
             let mut text = TEXT.as_bytes().to_vec();
             text[at] = byte;
-            let _ = parse(&text[..cut]);
+            let _ = parse_status(&text[..cut]);
         }
     }
 }

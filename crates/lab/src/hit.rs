@@ -66,7 +66,7 @@ fn spin_victim(told: &SpinState, most: u64) {
 }
 
 fn hits_of_cpu(cpu: u32) -> Option<u64> {
-    let cpus = quell_host::interrupts::tlb_by_cpu(Path::new("/")).ok()??;
+    let cpus = quell_host::interrupts::read_flush_interrupts_by_cpu(Path::new("/")).ok()??;
     cpus.into_iter().find(|(c, _)| *c == cpu).map(|(_, n)| n)
 }
 
@@ -150,7 +150,7 @@ fn measure_pair_ns(culprit: u32, victim: u32) -> Option<u64> {
 #[must_use]
 pub fn measure_ns() -> Option<u64> {
     tsc::tsc_quality().ok()?;
-    let isolated = Isolation::read(Path::new("/")).all();
+    let isolated = Isolation::read(Path::new("/")).all_cpus();
     let mut cpus = pin::allowed_cpus().ok()?;
     cpus.retain(|cpu| !isolated.contains(cpu));
     match cpus.as_slice() {

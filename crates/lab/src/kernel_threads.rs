@@ -6,7 +6,7 @@ pub(crate) fn kernel_thread_pids(names: &[&str]) -> Vec<u32> {
     if names.is_empty() {
         return Vec::new();
     }
-    let pids = proc.pids().unwrap_or_default();
+    let pids = proc.list_pids().unwrap_or_default();
     let is_daemon = |pid: &u32| {
         let of_the_kernel = proc.stat(*pid).is_ok_and(|s| s.ppid == 2);
         of_the_kernel

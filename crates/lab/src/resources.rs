@@ -63,7 +63,7 @@ impl ResourceDemand {
     /// Why this machine has not enough room, if it has not.
     #[must_use]
     pub fn shortage(&self) -> Option<String> {
-        self.shortage_in(quell_host::memory::available(), free_disk())
+        self.shortage_in(quell_host::memory::available_bytes(), free_disk())
     }
 
     fn shortage_in(&self, memory: Option<u64>, disk: Option<(u64, PathBuf)>) -> Option<String> {

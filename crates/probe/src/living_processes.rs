@@ -19,7 +19,7 @@ pub fn name_living(asked: &[(u32, Vec<u64>)]) -> Vec<Vec<StackFrame>> {
     let mut stacks = Vec::new();
     for (id, (pid, addresses)) in (0..).zip(asked) {
         let maps = processes.entry(*pid).or_insert_with(|| {
-            let maps = maps::read(root, *pid).unwrap_or_default();
+            let maps = maps::read_maps(root, *pid).unwrap_or_default();
             for mapping in maps.iter().filter(|m| m.perms.exec) {
                 files.hold_file(*pid, mapping);
             }
@@ -31,7 +31,7 @@ pub fn name_living(asked: &[(u32, Vec<u64>)]) -> Vec<Vec<StackFrame>> {
         let mut frames = Vec::new();
         let of = sources.entry(id).or_default();
         for addr in addresses {
-            let mapping = maps::at(maps, *addr).filter(|m| m.perms.exec);
+            let mapping = maps::mapping_at(maps, *addr).filter(|m| m.perms.exec);
             let jit = mapping.is_some_and(maps::Mapping::is_made_at_run_time);
             of.push(FrameSource {
                 file: mapping.and_then(|m| files.file_number(*pid, m)),

@@ -181,7 +181,7 @@ fn configure_programs(
             "hit_threads" if backend == Backend::Fentry => rows,
             "hit_threads" => requests,
             "records" if options.keep != KeptDetail::Counts => {
-                fitting_ring_bytes(options.ring_bytes, quell_host::memory::available())
+                fitting_ring_bytes(options.ring_bytes, quell_host::memory::available_bytes())
             }
             ".rodata.config" => {
                 map.set_initial_value(layout::bytes_of(&config))
@@ -383,7 +383,9 @@ fn set_variable(variable: &MapHandle, value: u32) -> libbpf_rs::Result<()> {
 }
 
 fn tlb_interrupts() -> Option<u64> {
-    quell_host::interrupts::tlb(Path::new("/")).ok().flatten()
+    quell_host::interrupts::read_flush_interrupts(Path::new("/"))
+        .ok()
+        .flatten()
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ impl StackResolver {
         // The process may be gone: then the mappings that were read before stay.
         let t_ns = monotonic_ns();
         let began = Instant::now();
-        let read = maps::read(&self.root, pid);
+        let read = maps::read_maps(&self.root, pid);
         let took = began.elapsed();
         let forbidden = read.as_ref().is_err_and(is_forbidden);
         let read = read.unwrap_or_default();
@@ -523,7 +523,7 @@ fn code_mappings(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
 
 /// The executable mapping at an address.
 fn code_at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
-    maps::at(maps, address).filter(|m| m.perms.exec)
+    maps::mapping_at(maps, address).filter(|m| m.perms.exec)
 }
 
 /// Whether the file is there, but this user may not read it.

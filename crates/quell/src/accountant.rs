@@ -105,7 +105,7 @@ impl Accountant {
             return;
         }
         self.looked_at_cpus = Instant::now();
-        if let Ok(online) = cpus::online(Path::new("/")) {
+        if let Ok(online) = cpus::read_online_cpus(Path::new("/")) {
             self.accounting.sample_on(&online);
             self.walks.count_on(&online);
         }

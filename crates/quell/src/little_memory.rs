@@ -4,7 +4,7 @@
 //!
 //! The free memory is read once at the beginning, of the machine and of the control group that quell is in.
 
-use quell_host::memory::available;
+use quell_host::memory::available_bytes;
 
 /// With less than this, stacks are followed by frame pointers alone. Watching a whole machine took up to 159 MB with tables
 /// and 110 MB without; in a group of 96 MB the kernel killed quell with them.
@@ -22,7 +22,7 @@ const MIN_BYTES_FOR_RECORDING: u64 = 56 << 20;
 const MIN_BYTES_FOR_COUNTING: u64 = 28 << 20;
 
 fn is_short(needed: u64, left_out: &str) -> bool {
-    let available = available().filter(|&available| available < needed);
+    let available = available_bytes().filter(|&available| available < needed);
     if let Some(available) = available {
         say!("quell: {}", shortage_line(available, left_out));
     }
@@ -54,7 +54,12 @@ pub(crate) fn may_account() -> bool {
 /// It has no room; nothing was started.
 pub(crate) fn room_for_recording() -> anyhow::Result<()> {
     let than = "for less, 'quell stat' counts";
-    has_room(available(), MIN_BYTES_FOR_RECORDING, "a recording", than)
+    has_room(
+        available_bytes(),
+        MIN_BYTES_FOR_RECORDING,
+        "a recording",
+        than,
+    )
 }
 
 /// Checks that counting has room.
@@ -64,7 +69,7 @@ pub(crate) fn room_for_recording() -> anyhow::Result<()> {
 /// It has no room; nothing was started.
 pub(crate) fn room_for_counting() -> anyhow::Result<()> {
     let than = "'--backend proc' needs next to nothing";
-    has_room(available(), MIN_BYTES_FOR_COUNTING, "to count", than)
+    has_room(available_bytes(), MIN_BYTES_FOR_COUNTING, "to count", than)
 }
 
 fn has_room(available: Option<u64>, needed: u64, what: &str, helps: &str) -> anyhow::Result<()> {

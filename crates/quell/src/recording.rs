@@ -262,7 +262,7 @@ impl Recording {
             tally.calls.clone_from(&self.calls);
         }
         tally.self_ns = own_cpu_ns() - self.own_before;
-        tally.online_ns = Some(self.online.look(tally.duration_ns, target::cpu_count()));
+        tally.online_ns = Some(self.online.add_look(tally.duration_ns, target::cpu_count()));
         tally.account = self
             .accountant
             .as_ref()

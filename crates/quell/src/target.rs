@@ -111,7 +111,7 @@ fn thread_of(pid: u32) -> Option<u32> {
 }
 
 fn online() -> anyhow::Result<Vec<u32>> {
-    quell_host::cpus::online(Path::new("/"))
+    quell_host::cpus::read_online_cpus(Path::new("/"))
 }
 
 /// How many CPUs are online.
@@ -126,7 +126,7 @@ const LATE_NS: u64 = 100_000_000;
 pub(crate) fn look_at_cpus(online: &mut OnlineTime, probe: &Probe) {
     let now = probe.duration_ns();
     if online.is_older(now, LATE_NS) {
-        online.look(now, cpu_count());
+        online.add_look(now, cpu_count());
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn cpu_list(text: &str) -> anyhow::Result<Vec<u32>> {
 }
 
 fn cpus(text: &str, online: &[u32]) -> anyhow::Result<Vec<u32>> {
-    let list = quell_host::cpus::list(text)
+    let list = quell_host::cpus::parse_cpu_list(text)
         .ok_or_else(|| usage(format!("'{text}' is no list of CPUs; write it like 2,4-7")))?;
     if let Some(cpu) = list.iter().find(|c| !online.contains(c)) {
         return Err(usage(format!("CPU {cpu} is not online on this machine")));
@@ -238,7 +238,7 @@ impl Watch {
     /// The processes that are watched, and all that they have started so far.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let proc = Proc::new("/");
-        let tree = |root: u32| proc.tree(root).unwrap_or_else(|_| vec![root]);
+        let tree = |root: u32| proc.process_tree(root).unwrap_or_else(|_| vec![root]);
         self.roots().into_iter().flat_map(tree).collect()
     }
 
@@ -255,7 +255,7 @@ impl Watch {
                 probe.add_process(pid)?;
                 // The children that it forked before the probe was there are added twice, because they may fork meanwhile.
                 for _ in 0..2 {
-                    for child in proc.tree(pid).unwrap_or_default() {
+                    for child in proc.process_tree(pid).unwrap_or_default() {
                         probe.add_process(child)?;
                     }
                 }

@@ -208,14 +208,14 @@ impl Recognised {
 pub fn recognise_process(root: &Path, pid: u32) -> Result<Recognised> {
     let proc = Proc::new(root);
     ensure!(
-        proc.file(pid, "maps").exists(),
+        proc.path_of(pid, "maps").exists(),
         "looking for allocators in process {pid}: no such process"
     );
-    let mappings = maps::read(root, pid)?;
+    let mappings = maps::read_maps(root, pid)?;
     let mut out = Recognised::default();
-    for module in maps::modules(&mappings) {
-        let exact = proc.file(pid, "map_files").join(&module.map_file);
-        let inside = under(&proc.file(pid, "root"), &module.path);
+    for module in maps::executable_files(&mappings) {
+        let exact = proc.path_of(pid, "map_files").join(&module.map_file);
+        let inside = under(&proc.path_of(pid, "root"), &module.path);
         let mut tries = vec![exact];
         if !module.deleted {
             // Names still hold: as the process sees them, or as we do.
@@ -240,7 +240,7 @@ pub fn recognise_command(
     argv: &[OsString],
     env: &impl Fn(&str) -> Option<OsString>,
 ) -> Result<Recognised> {
-    let command = needed::command(Path::new("/"), argv, env)?;
+    let command = needed::find_command_files(Path::new("/"), argv, env)?;
     let mut out = recognise_modules(command.modules.iter().map(PathBuf::as_path));
     out.skipped.extend(
         command

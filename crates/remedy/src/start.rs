@@ -52,7 +52,7 @@ impl List {
 /// As the kernel writes it: `0-3,5`.
 impl fmt::Display for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&cpus::text(&self.0))
+        f.pad(&cpus::format_cpu_list(&self.0))
     }
 }
 
@@ -90,7 +90,7 @@ impl Start {
                 Ok(ns @ 1..=MOST_SLACK_NS) => Ok(Start::TimerSlack { ns }),
                 _ => Err(takes("a number of nanoseconds from 1 to 10000000000")),
             },
-            ("cpus", _) => match cpus::list(value) {
+            ("cpus", _) => match cpus::parse_cpu_list(value) {
                 Some(list) => Ok(Start::Cpus(List(list))),
                 None => Err(takes("a list of CPUs such as '0-3,5'")),
             },
@@ -153,7 +153,7 @@ fn parse_numa(value: &str) -> Option<Numa> {
         return Some(Numa::Local);
     }
     let (mode, nodes) = value.split_once(':')?;
-    let nodes = cpus::list(nodes).filter(|n| n.iter().all(|n| *n < MOST_NODES))?;
+    let nodes = cpus::parse_cpu_list(nodes).filter(|n| n.iter().all(|n| *n < MOST_NODES))?;
     match (mode, nodes.as_slice()) {
         ("bind", _) => Some(Numa::Bind(List(nodes))),
         ("interleave", _) => Some(Numa::Interleave(List(nodes))),

@@ -37,7 +37,7 @@ const FUNCTION_BITS: [(&[u8], u8); 9] = [
 impl Wrappers {
     /// Those of a file; none where it has no dynamic symbols.
     pub(crate) fn of_file(elf: &ElfFile) -> Option<Self> {
-        elf.section(".dynstr").map(Self::from_names)
+        elf.section_contents(".dynstr").map(Self::from_names)
     }
 
     pub(crate) fn from_names(names: &[u8]) -> Self {

@@ -81,7 +81,7 @@ pub(super) const NUMA_BALANCING_MECHANISM: StallMechanism = StallMechanism {
 /// The nodes that have memory.
 fn nodes_with_memory() -> Vec<u32> {
     let text = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
-    quell_host::cpus::list(text.trim()).unwrap_or_default()
+    quell_host::cpus::parse_cpu_list(text.trim()).unwrap_or_default()
 }
 
 /// The folder where the kernel lists the tiers of memory (Linux 6.1), the faster the lower its number.
@@ -96,7 +96,7 @@ fn memory_tiers() -> Vec<Vec<u32>> {
             let name = folder.file_name().into_string().ok()?;
             let number = name.strip_prefix("memory_tier")?.parse().ok()?;
             let text = fs::read_to_string(folder.path().join("nodelist")).ok()?;
-            let mut nodes = quell_host::cpus::list(text.trim()).unwrap_or_default();
+            let mut nodes = quell_host::cpus::parse_cpu_list(text.trim()).unwrap_or_default();
             nodes.retain(|node| with_memory.contains(node));
             (!nodes.is_empty()).then_some((number, nodes))
         })

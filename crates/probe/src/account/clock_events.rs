@@ -44,7 +44,7 @@ impl ClockEvents {
             period_ns,
             stopped: false,
         };
-        for cpu in quell_host::cpus::online(Path::new("/")).unwrap_or_default() {
+        for cpu in quell_host::cpus::read_online_cpus(Path::new("/")).unwrap_or_default() {
             clock.add_cpu(object, cpu)?;
         }
         Ok(clock)

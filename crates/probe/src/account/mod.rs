@@ -132,7 +132,7 @@ impl Accounting {
             unwinds: unwinds.into(),
         };
         let ring_bytes =
-            bpf_maps::fitting_ring_bytes(ACCOUNT_RING_BYTES, quell_host::memory::available());
+            bpf_maps::fitting_ring_bytes(ACCOUNT_RING_BYTES, quell_host::memory::available_bytes());
         for mut map in open.maps_mut() {
             let size = StackPieces::size_map(&mut map, unwinds);
             if size.map_err(Error::load("size a map of the account"))? {

@@ -232,7 +232,7 @@ fn process_of(tid: u32) -> Result<u32> {
         help: "the thread that is to be watched has ended, or /proc is another namespace's"
             .to_owned(),
     })?;
-    let status = quell_host::status::parse(&text);
+    let status = quell_host::status::parse_status(&text);
     status.map(|s| s.tgid).ok_or_else(|| Error::Missing {
         what: format!("{path} does not say whose thread it is"),
         help: "mount the kernel's own /proc there".to_owned(),

@@ -31,7 +31,7 @@ pub(super) fn find_debug_file<'d>(
     roots: &[OwnedFd],
 ) -> Option<Contents> {
     let build_id = functions::build_id(data);
-    let link = functions::section(data, ".gnu_debuglink").and_then(parse_debug_link);
+    let link = functions::section_contents(data, ".gnu_debuglink").and_then(parse_debug_link);
     let by_id = build_id.as_deref().and_then(path_by_id);
     let by_link = link.map_or_else(Vec::new, |(name, _)| paths_by_link(name, path));
     let candidates: Vec<PathBuf> = by_id.into_iter().chain(by_link).collect();

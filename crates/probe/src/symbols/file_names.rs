@@ -27,7 +27,7 @@ pub(super) fn names_in_file<'d>(
         let found = whole.is_some_and(|whole| {
             search.ask_table(|at| functions::names_at(&whole, Table::Full, at))
         });
-        if !found && let Some(packed) = functions::section(data, ".gnu_debugdata") {
+        if !found && let Some(packed) = functions::section_contents(data, ".gnu_debugdata") {
             let small = mini_debug::unpack_mini_debug(packed).unwrap_or_default();
             search.ask_table(|at| functions::names_at(&small[..], Table::Full, at));
         }

@@ -277,7 +277,7 @@ impl CodeFiles {
 
     /// The folder of a process that shows its memory and its root.
     fn process_folder(&self, pid: u32) -> PathBuf {
-        let living = Proc::new(&self.root).living(pid);
+        let living = Proc::new(&self.root).living_thread(pid);
         self.root.join(format!("proc/{living}"))
     }
 

@@ -6,8 +6,10 @@ use std::os::unix::fs::FileExt as _;
 
 /// The mapping of this program's own code.
 fn own() -> Mapping {
-    let maps = maps::read(Path::new("/"), std::process::id()).unwrap();
-    maps::at(&maps, own as *const () as u64).unwrap().clone()
+    let maps = maps::read_maps(Path::new("/"), std::process::id()).unwrap();
+    maps::mapping_at(&maps, own as *const () as u64)
+        .unwrap()
+        .clone()
 }
 
 fn starts_as_elf(file: &File) -> bool {

@@ -17,8 +17,8 @@ pub(super) fn names_at<'d>(
     data: impl ReadRef<'d>,
     addresses: &[u64],
 ) -> Option<Vec<Option<String>>> {
-    let table = functions::section(data, ".gopclntab")
-        .or_else(|| functions::section(data, ".data.rel.ro.gopclntab"))?;
+    let table = functions::section_contents(data, ".gopclntab")
+        .or_else(|| functions::section_contents(data, ".data.rel.ro.gopclntab"))?;
     let table = GoFunctionTable::parse(data, table)?;
     let name = |address: &u64| {
         let (_, name) = table.function_at(*address)?;
@@ -57,7 +57,7 @@ impl<'d> GoFunctionTable<'d> {
         };
         // With C code linked in, .text begins with that, and the table would be read wrong. The function at which the program
         // starts shows whether it is.
-        let entry = functions::entry(data)?;
+        let entry = functions::entry_address(data)?;
         (sure || table.function_at(entry) == Some((entry, GO_ENTRY_SYMBOL))).then_some(table)
     }
 

@@ -69,11 +69,11 @@ impl JitMaps {
             return;
         }
         let proc = Proc::new(root);
-        let text = std::fs::read(proc.file(pid, "status")).unwrap_or_default();
+        let text = std::fs::read(proc.path_of(pid, "status")).unwrap_or_default();
         let (Some(status), Ok(folder)) = (
-            status::parse(&text),
+            status::parse_status(&text),
             // The folder is the process's own /tmp, also where that is an absolute symlink.
-            open_files::open_folder(&proc.file(proc.living(pid), "root"))
+            open_files::open_folder(&proc.path_of(proc.living_thread(pid), "root"))
                 .and_then(|root| open_files::open_folder_within(root, Path::new("tmp"))),
         ) else {
             return;
@@ -102,7 +102,7 @@ impl JitMaps {
             return none();
         }
         let clean = |name: Option<String>| Some(demangle::clean_name(&name?));
-        perf_map::names(map, addresses)
+        perf_map::find_function_names(map, addresses)
             .into_iter()
             .map(clean)
             .collect()

@@ -10,9 +10,9 @@ use super::*;
 /// This process, as a trace would have it, and where a function of it lies.
 fn own(build_id: bool) -> (TracedProcess, TracedStack) {
     let pid = std::process::id();
-    let maps = maps::read(Path::new("/"), pid).unwrap();
+    let maps = maps::read_maps(Path::new("/"), pid).unwrap();
     let address = later_names as *const () as u64;
-    let mapping = maps::at(&maps, address).unwrap();
+    let mapping = maps::mapping_at(&maps, address).unwrap();
     let mut files = CodeFiles::new(Path::new("/"));
     files.hold_file(pid, mapping).unwrap();
     let path = mapping.path.clone().unwrap().display().to_string();

@@ -96,7 +96,7 @@ impl Unwinder {
             0 => Some(FrameStep::Start),
             _ => FrameRule::FRAME_POINTER.apply_rule(regs, stack),
         };
-        let mapping = maps::at(maps, at).filter(|m| m.perms.exec && m.is_file());
+        let mapping = maps::mapping_at(maps, at).filter(|m| m.perms.exec && m.is_file());
         let Some((mapping, number)) = mapping.and_then(|m| Some((m, files.file_number(pid, m)?)))
         else {
             return by_pointer(regs);

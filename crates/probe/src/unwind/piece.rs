@@ -241,7 +241,7 @@ impl StackPieces {
         match map.name().to_string_lossy().as_ref() {
             "known_stacks" => map.set_max_entries(if taken { MAX_KNOWN_STACKS } else { 1 })?,
             "stack_pieces" if taken => {
-                let available = quell_host::memory::available();
+                let available = quell_host::memory::available_bytes();
                 map.set_max_entries(bpf_maps::fitting_ring_bytes(PIECE_RING_BYTES, available))?;
             }
             // Without pieces the ring keeps its size of a page.

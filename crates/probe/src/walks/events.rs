@@ -1,6 +1,6 @@
 //! The events that count TLB misses, by processor.
 
-use quell_host::cpus::Model;
+use quell_host::cpus::ProcessorModel;
 
 /// The types of events (include/uapi/linux/perf_event.h).
 const PERF_TYPE_HARDWARE: u32 = 0;
@@ -57,7 +57,7 @@ const SAPPHIRE_RAPIDS: [u32; 2] = [0x8f, 0xcf];
 /// tools/perf/pmu-events/arch/x86/ (broadwellx, skylakex, icelakex, sapphirerapids: virtual-memory.json). `WALK_DURATION`
 /// counts the cycles of one walker; from Skylake on there are two, and `WALK_ACTIVE` counts cycles in which one of them is
 /// busy at least. AMD tells how many walks there are, and not how long they take.
-pub(super) fn walk_cycles(model: &Model) -> Option<[CounterEvent; 3]> {
+pub(super) fn walk_cycles(model: &ProcessorModel) -> Option<[CounterEvent; 3]> {
     if model.vendor != "GenuineIntel" || model.family != 6 {
         return None;
     }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn events_of_processors() {
         let of = |vendor: &str, family, model| {
-            let model = Model {
+            let model = ProcessorModel {
                 vendor: vendor.into(),
                 family,
                 model,

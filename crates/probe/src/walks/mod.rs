@@ -9,7 +9,7 @@ use std::io::Error;
 use std::path::Path;
 
 use quell_event::account::{CounterReading, TlbCounts};
-use quell_host::cpus::{self, Model};
+use quell_host::cpus::{self, ProcessorModel};
 use quell_host::proc::Proc;
 
 use crate::options::Scope;
@@ -41,7 +41,7 @@ impl PageWalkCounters {
         let mut lent = LentCounters::new(KernelCounters, CounterSupport::read(root));
         match scope {
             Scope::Tree => lent.check_cycles(EventTarget::Thread(std::process::id())),
-            Scope::All => lent.add_cpus(&cpus::online(root).unwrap_or_default()),
+            Scope::All => lent.add_cpus(&cpus::read_online_cpus(root).unwrap_or_default()),
             Scope::Cpus(list) => lent.add_cpus(list),
         }
         Self {
@@ -62,7 +62,7 @@ impl PageWalkCounters {
         if self.scope != Scope::Tree {
             return;
         }
-        let threads = Proc::new("/").threads(pid).unwrap_or_default();
+        let threads = Proc::new("/").thread_stats(pid).unwrap_or_default();
         let threads: Vec<u32> = threads.into_iter().map(|(tid, _)| tid).collect();
         self.lent.add_threads(&threads);
     }
@@ -76,7 +76,7 @@ impl PageWalkCounters {
 
 /// The properties of the machine that decide which events can be counted, and how a refusal is explained.
 struct CounterSupport {
-    model: Model,
+    model: ProcessorModel,
     is_virtual: bool,
     /// Cores of two kinds have different events.
     is_hybrid: bool,
@@ -92,7 +92,7 @@ impl CounterSupport {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = files.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         Self {
-            model: cpus::model(root),
+            model: cpus::read_processor_model(root),
             is_virtual: cpus::is_virtual(root),
             is_hybrid: root.join("sys/bus/event_source/devices/cpu_atom").exists(),
             paranoid: paranoid.ok().and_then(|text| text.trim().parse().ok()),

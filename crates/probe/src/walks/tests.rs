@@ -35,7 +35,7 @@ impl CounterLender for Fake {
 
 fn machine(vendor: &str, family: u32, model: u32) -> CounterSupport {
     CounterSupport {
-        model: Model {
+        model: ProcessorModel {
             vendor: vendor.into(),
             family,
             model,

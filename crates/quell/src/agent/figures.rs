@@ -158,7 +158,7 @@ impl HostState<'_> {
             stalls.push(&labels, SeriesValue::Nanos(counts.stall_ns));
         }
         all.extend([shootdowns, victims, waits, stalls]);
-        if let Ok(Some(n)) = interrupts::tlb(Path::new("/")) {
+        if let Ok(Some(n)) = interrupts::read_flush_interrupts(Path::new("/")) {
             let family = MetricFamily::with_value(
                 "quell_tlb_interrupts",
                 "The kernel's own count, TLB: of /proc/interrupts, since boot.",
@@ -241,7 +241,7 @@ impl HostState<'_> {
     }
 
     fn add_vmstat_families(&self, all: &mut Vec<MetricFamily>) {
-        let Ok(counters) = vmstat::read(Path::new("/")) else {
+        let Ok(counters) = vmstat::read_vmstat(Path::new("/")) else {
             return;
         };
         let get = |name: &str| counters.get(name).copied();

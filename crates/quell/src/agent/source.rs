@@ -68,7 +68,8 @@ impl CountingProbe {
     }
 
     fn read_account(&mut self) -> anyhow::Result<Option<WatchInterval>> {
-        if let (Some(watch), Ok(online)) = (&mut self.watch, cpus::online(Path::new("/"))) {
+        if let (Some(watch), Ok(online)) = (&mut self.watch, cpus::read_online_cpus(Path::new("/")))
+        {
             watch.sample_on(&online);
         }
         Ok(self
@@ -91,7 +92,7 @@ impl CountingProbe {
 
 /// CPUs that nobody should disturb, as they are now.
 fn isolated_cpus() -> Vec<u32> {
-    Isolation::read(Path::new("/")).all()
+    Isolation::read(Path::new("/")).all_cpus()
 }
 
 /// The probes that count, which are attached anew when their tables are full.
@@ -236,7 +237,7 @@ impl CountSource {
     /// The CPUs that nobody should disturb, as text, where there are any.
     pub(crate) fn isolated_text(&self) -> Option<String> {
         let any = !self.isolated.is_empty();
-        any.then(|| format!("isolated CPUs {}", cpus::text(&self.isolated)))
+        any.then(|| format!("isolated CPUs {}", cpus::format_cpu_list(&self.isolated)))
     }
 
     fn is_full(&self) -> anyhow::Result<bool> {

@@ -137,17 +137,17 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     let mut recording = Recording::start(&dir, false, options, &watched)?;
     // The tree is read twice, for processes that fork meanwhile. Forks of a known process are followed by the probe.
     for _ in 0..2 {
-        for child in proc.tree(pid)? {
+        for child in proc.process_tree(pid)? {
             recording.probe.add_process(child)?;
         }
     }
     let recognised = recognise_process(Path::new("/"), pid)?;
     // It is read while the process is there. Only root may read that of a set-user-ID program.
-    let told = std::fs::read(proc.file(pid, "auxv")).ok();
+    let told = std::fs::read(proc.path_of(pid, "auxv")).ok();
     let secure = told
         .and_then(|auxv| is_process_secure(&auxv))
         .unwrap_or_else(|| proc.exe(pid).is_ok_and(|exe| has_rights(&exe)));
-    let modules = maps::read(Path::new("/"), pid).map(|all| maps::modules(&all));
+    let modules = maps::read_maps(Path::new("/"), pid).map(|all| maps::executable_files(&all));
     let modules = modules.unwrap_or_default().into_iter().map(|m| m.path);
     let modules: Vec<PathBuf> = modules.collect();
     let unfit = sanitizer_reason(proc.exe(pid).ok().as_deref(), &modules);
@@ -158,7 +158,7 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
         recording.step(STEP)?;
     }
     let after = faults(pid);
-    let max_rss = std::fs::read_to_string(proc.file(pid, "status"))
+    let max_rss = std::fs::read_to_string(proc.path_of(pid, "status"))
         .ok()
         .and_then(|text| max_rss_of_status(&text));
     recording.finish()?;

@@ -104,7 +104,7 @@ fn follow(
      -> anyhow::Result<Tally> {
         let mut tally = probe.tally()?;
         tally.self_ns = own_cpu_ns() - own_before;
-        tally.online_ns = Some(online.look(tally.duration_ns, target::cpu_count()));
+        tally.online_ns = Some(online.add_look(tally.duration_ns, target::cpu_count()));
         tally.account = accountant.map(|a| a.named_account(resolver)).transpose()?;
         Ok(tally)
     };
@@ -184,7 +184,7 @@ impl Printer {
         } else {
             let mut text = show::summary::text(&summary, &self.title, ROWS);
             text.push_str(&show::shim::text(library));
-            for way in flush::without_interrupts()
+            for way in flush::find_silent_flushes()
                 .into_iter()
                 .filter(|w| w.hides_most())
             {

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     let every = Duration::from_secs_f64(args.interval);
-    let mut guarded = Isolation::read(Path::new("/")).all();
+    let mut guarded = Isolation::read(Path::new("/")).all_cpus();
     if let Some(list) = &args.isolated {
         guarded.extend(target::cpu_list(list)?);
         guarded.sort_unstable();

@@ -14,7 +14,7 @@ pub(crate) fn kernel_features() -> String {
     } else {
         Err("no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)".to_owned())
     };
-    let silent: Vec<_> = flush::without_interrupts()
+    let silent: Vec<_> = flush::find_silent_flushes()
         .iter()
         .map(ToString::to_string)
         .collect();

@@ -215,16 +215,16 @@ impl ProcCounts {
     ) -> anyhow::Result<()> {
         self.lasted = self.began.elapsed();
         self.looks += 1;
-        self.interrupts_now = interrupts::tlb_by_cpu(root)?;
-        self.vmstat_now = vmstat::read(root)?;
+        self.interrupts_now = interrupts::read_flush_interrupts_by_cpu(root)?;
+        self.vmstat_now = vmstat::read_vmstat(root)?;
         self.stalls_now = MemoryStalls::read_stalls(root, &self.vmstat_now);
         let pids = match watched {
-            FaultScope::All => proc.pids()?,
+            FaultScope::All => proc.list_pids()?,
             FaultScope::Trees(roots) => {
                 let mut all = Vec::new();
                 for &pid in roots {
                     all.extend(
-                        proc.tree(pid)
+                        proc.process_tree(pid)
                             .context("looking for the processes to watch")?,
                     );
                 }
@@ -234,7 +234,7 @@ impl ProcCounts {
         let own = std::process::id();
         for pid in pids.into_iter().filter(|&pid| pid != own) {
             // A process that ended meanwhile keeps its last figures.
-            for (tid, stat) in proc.threads(pid).unwrap_or_default() {
+            for (tid, stat) in proc.thread_stats(pid).unwrap_or_default() {
                 let thread = ThreadKey {
                     pid,
                     tid,

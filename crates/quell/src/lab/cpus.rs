@@ -37,7 +37,7 @@ fn choose_cpus(
 ) -> Result<(u32, u32), String> {
     for cpu in victim.iter().chain(&culprit) {
         if !allowed.contains(cpu) {
-            let all = quell_host::cpus::text(allowed);
+            let all = quell_host::cpus::format_cpu_list(allowed);
             return Err(format!("quell may not use CPU {cpu}: it has {all}"));
         }
     }

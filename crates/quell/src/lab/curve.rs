@@ -67,7 +67,7 @@ pub(crate) fn run_curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<
     let place = CurvePlace {
         cpu,
         others: std::iter::once(peer).chain(others).collect(),
-        memory: quell_host::memory::available().unwrap_or(0),
+        memory: quell_host::memory::available_bytes().unwrap_or(0),
     };
     let mut kept = ResultFile::create(args.output.as_deref())?;
     let mut failed = false;

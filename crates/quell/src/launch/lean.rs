@@ -13,7 +13,7 @@ const BPF_MAP_MAPPING: &str = "anon_inode:bpf-map";
 /// through execve(2) (`exec_mmap` in fs/exec.c hands it to `signal->maxrss`): with them a command of 5 MB would be
 /// said to have had 140. Where that can't be done it is only that.
 pub(super) fn leave_buffers_out() {
-    let Ok(mappings) = maps::read(Path::new("/"), std::process::id()) else {
+    let Ok(mappings) = maps::read_maps(Path::new("/"), std::process::id()) else {
         return;
     };
     for one in mappings

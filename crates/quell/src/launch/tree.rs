@@ -79,7 +79,7 @@ struct Entry {
 
 /// Every process there is. Processes that end while this is read are left out.
 fn all_processes() -> Vec<Entry> {
-    let pids = Proc::new("/").pids().unwrap_or_default();
+    let pids = Proc::new("/").list_pids().unwrap_or_default();
     pids.into_iter().filter_map(process_entry).collect()
 }
 

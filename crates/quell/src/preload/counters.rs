@@ -55,7 +55,7 @@ impl ShimCounters {
 /// The process has the library, and its memory may not be read; the error says who may. A process that ended, or whose
 /// mappings may not be read, has none.
 pub(crate) fn read_counters(root: &Path, pid: u32) -> anyhow::Result<Option<ShimCounters>> {
-    let mappings = maps::read(root, pid).unwrap_or_default();
+    let mappings = maps::read_maps(root, pid).unwrap_or_default();
     match library_mapping(&mappings) {
         Some(first) => read_from_memory(pid, first),
         None => Ok(None),
@@ -108,7 +108,7 @@ fn read_from_memory(pid: u32, first: &Mapping) -> anyhow::Result<Option<ShimCoun
 /// The address of the counters in the process, by the symbols of the file that it has mapped.
 fn counters_address(pid: u32, first: &Mapping, path: &Path) -> anyhow::Result<u64> {
     let ours = ElfFile::from_bytes(super::library::SHIM_BYTES.to_vec())?;
-    let inside = quell_host::under(&Proc::new("/").file(pid, "root"), path);
+    let inside = quell_host::under(&Proc::new("/").path_of(pid, "root"), path);
     // Its own file is taken where that can be read, and otherwise ours: builds differ seldom.
     let elf = ElfFile::open(&inside).unwrap_or(ours);
     let symbols = elf.symbols(|name| name == COUNTERS_SYMBOL);

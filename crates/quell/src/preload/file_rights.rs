@@ -9,7 +9,7 @@ use quell_host::needed;
 /// Whether a command's program runs with the rights of its file, so that the loader takes no library from
 /// the environment. A program that can't be found or read is taken for none.
 pub(crate) fn is_secure(command: &[OsString]) -> bool {
-    let found = needed::command(Path::new("/"), command, &|name: &str| {
+    let found = needed::find_command_files(Path::new("/"), command, &|name: &str| {
         std::env::var_os(name)
     });
     found.is_ok_and(|c| has_rights(&c.program))

@@ -17,10 +17,11 @@ pub(crate) fn not_loaded(
 ) -> Option<String> {
     environment.get("LD_PRELOAD")?;
     let env = |name: &str| std::env::var_os(name);
-    let (_, program) = needed::program(Path::new("/"), command, &env).ok()?;
+    let (_, program) = needed::find_command_program(Path::new("/"), command, &env).ok()?;
     let why = if is_32_bit(&program) {
         "is a 32-bit program, and the library is for 64 bits"
-    } else if needed::command(Path::new("/"), command, &env).is_ok_and(|c| c.is_static()) {
+    } else if needed::find_command_files(Path::new("/"), command, &env).is_ok_and(|c| c.is_static())
+    {
         "is linked statically"
     } else if has_rights(&program) {
         "runs with the rights of its file (set-user-ID or capabilities)"
@@ -36,7 +37,7 @@ pub(crate) fn not_loaded(
 /// The file of a command's program if it is for 32 bits.
 pub(crate) fn for_32_bits(command: &[OsString]) -> Option<PathBuf> {
     let env = |name: &str| std::env::var_os(name);
-    let (_, program) = needed::program(Path::new("/"), command, &env).ok()?;
+    let (_, program) = needed::find_command_program(Path::new("/"), command, &env).ok()?;
     is_32_bit(&program).then_some(program)
 }
 
@@ -54,7 +55,7 @@ const KNOWN_SANITIZERS: [(&str, &str); 5] = [
 /// A program that can't be found or read is taken for one that bears it.
 pub(crate) fn unfit_for_preload(command: &[OsString]) -> Option<String> {
     let env = |name: &str| std::env::var_os(name);
-    let found = needed::command(Path::new("/"), command, &env).ok()?;
+    let found = needed::find_command_files(Path::new("/"), command, &env).ok()?;
     sanitizer_reason(Some(&found.program), &found.modules)
 }
 

@@ -68,10 +68,12 @@ impl Library {
         // A reading of /proc that fails now may work the next time.
         let (pids, cost) = match scope {
             Scope::Tree => {
-                let tree = |&root| proc.tree(root).unwrap_or_default();
+                let tree = |&root| proc.process_tree(root).unwrap_or_default();
                 (roots.iter().flat_map(tree).collect(), COST_DIVISOR)
             }
-            Scope::All | Scope::Cpus(_) => (proc.pids().unwrap_or_default(), COST_DIVISOR_OF_ALL),
+            Scope::All | Scope::Cpus(_) => {
+                (proc.list_pids().unwrap_or_default(), COST_DIVISOR_OF_ALL)
+            }
         };
         for pid in pids {
             match counters::read_counters(Path::new("/"), pid) {

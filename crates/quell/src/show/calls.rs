@@ -99,7 +99,7 @@ pub(super) fn write_calls(out: &mut String, calls: &FunctionCalls, top: usize) {
             row.timed_or_dash(row.delay_ns.checked_div(row.timed).unwrap_or(0)),
             row.timed_or_dash(row.stall_ns),
             row.timed_or_dash(row.stall_max_ns),
-            cpus::text(&row.cpus),
+            cpus::format_cpu_list(&row.cpus),
             row.kind.name().to_owned(),
             row.function.to_owned(),
             row.pid.to_string(),

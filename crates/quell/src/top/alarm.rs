@@ -66,7 +66,7 @@ impl IsolatedCpuAlarm {
     pub(crate) fn summary_line(&self, duration_ns: u64) -> String {
         let list = |cpus: &[&GuardedCpu]| {
             let cpus: Vec<_> = cpus.iter().map(|g| g.cpu).collect();
-            quell_host::cpus::text(&cpus)
+            quell_host::cpus::format_cpu_list(&cpus)
         };
         let all: Vec<_> = self.cpus.iter().collect();
         if self.is_quiet() {

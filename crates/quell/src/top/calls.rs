@@ -37,7 +37,7 @@ pub(crate) fn call_grid(
                 .marked_spare(),
             // the first of them is what rows are sorted by
             Column::of_ids("on CPUs", |r| r.cpus.first().copied().unwrap_or(0))
-                .with_text(|r| cpus::text(&r.cpus))
+                .with_text(|r| cpus::format_cpu_list(&r.cpus))
                 .aligned_left(),
             Column::of_names("kind", |r| r.kind.name().to_owned()),
             Column::of_names("function", |r| r.function.to_owned()),

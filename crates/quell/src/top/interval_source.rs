@@ -143,7 +143,7 @@ impl IntervalSource {
     /// The interval from the last reading to this one.
     fn interval_until(&mut self, now: LiveReading) -> anyhow::Result<LiveInterval> {
         // CPUs come and go
-        let online = cpus::online(Path::new("/"))?;
+        let online = cpus::read_online_cpus(Path::new("/"))?;
         let mut interval = LiveInterval::between_readings(
             &self.last,
             &now,

@@ -5,7 +5,7 @@ use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
 /// Go: the build information that the linker writes, with the version inline since Go 1.18.
 pub(super) fn recognise_go(facts: &Facts<'_>) -> Option<FoundSoftware> {
-    let info = facts.elf.section(".go.buildinfo")?;
+    let info = facts.elf.section_contents(".go.buildinfo")?;
     // Layout (debug/buildinfo): 14 bytes of magic, pointer size, flags; with flag 2 the version
     // string follows at 32, behind its length as a varint.
     if !info.starts_with(b"\xff Go buildinf:") {

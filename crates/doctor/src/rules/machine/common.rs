@@ -15,7 +15,7 @@ const MAX_MASK_GROUPS: usize = 256;
 pub(super) fn cpu_list(value: &FileValue) -> Option<Vec<u32>> {
     match value {
         FileValue::Text(text) if matches!(text.trim(), "" | "(null)") => Some(Vec::new()),
-        FileValue::Text(text) => cpus::list(text.trim()),
+        FileValue::Text(text) => cpus::parse_cpu_list(text.trim()),
         FileValue::Absent => Some(Vec::new()),
         FileValue::Refused(_) => None,
     }

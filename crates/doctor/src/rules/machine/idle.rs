@@ -97,7 +97,7 @@ fn check_sleep_states(look: &SystemView<'_>, driver: &str) -> CheckResult {
 }
 
 fn deep_sleep_hazard(look: &SystemView<'_>, driver: &str, deep: &[u32], hot: bool) -> CheckResult {
-    let which = cpus::text(deep);
+    let which = cpus::format_cpu_list(deep);
     let mut checked = CheckResult::hazard(format!(
         "CPUs {which} may sleep so that they take more than {MAX_SHALLOW_WAKE_UP_US} µs to wake up ({driver})"
     ));

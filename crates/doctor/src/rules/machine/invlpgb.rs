@@ -1,6 +1,6 @@
 //! CPU-INVLPGB: the processor could flush other CPUs without interrupting them.
 
-use quell_host::flush::{Silent, without_interrupts};
+use quell_host::flush::{SilentFlush, find_silent_flushes};
 
 use crate::rules::prelude::*;
 
@@ -23,7 +23,7 @@ pub(super) const CPU_INVLPGB: AuditRule = AuditRule {
 };
 
 fn check_cpu_invlpgb(look: &SystemView<'_>) -> CheckResult {
-    judge_invlpgb(look, without_interrupts().contains(&Silent::Invlpgb))
+    judge_invlpgb(look, find_silent_flushes().contains(&SilentFlush::Invlpgb))
 }
 
 fn judge_invlpgb(look: &SystemView<'_>, has: bool) -> CheckResult {

@@ -47,7 +47,7 @@ fn check_irq_aff(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
             Some(cpus) if cpus.iter().any(|cpu| hot.contains(cpu)) => {
                 if hit.len() < MAX_NAMED_INTERRUPTS {
                     let names: Vec<&str> = drivers.iter().map(|d| last_path_part(d)).collect();
-                    let value = format!("{} ({})", cpus::text(&cpus), names.join(", "));
+                    let value = format!("{} ({})", cpus::format_cpu_list(&cpus), names.join(", "));
                     reads.push(FileReading::new(irq.clone(), value));
                 }
                 hit.push(last_path_part(irq));
@@ -62,10 +62,17 @@ fn check_irq_aff(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
         .as_ref()
         .is_some_and(|l| l.iter().any(|cpu| hot.contains(cpu)));
     let checked = if !hit.is_empty() {
-        let said = format!("{} interrupts go to CPUs {}", hit.len(), cpus::text(hot));
+        let said = format!(
+            "{} interrupts go to CPUs {}",
+            hit.len(),
+            cpus::format_cpu_list(hot)
+        );
         add_affinity_fixes(look, CheckResult::hazard(said), hot, &rest, &hit, later_hot)
     } else if later_hot {
-        let said = format!("new interrupts may go to CPUs {}", cpus::text(hot));
+        let said = format!(
+            "new interrupts may go to CPUs {}",
+            cpus::format_cpu_list(hot)
+        );
         add_affinity_fixes(look, CheckResult::hazard(said), hot, &rest, &hit, true)
             .with_severity(Severity::Low)
     } else if irqs.is_empty() && default == FileValue::Absent {
@@ -105,7 +112,7 @@ fn add_affinity_fixes(
         return checked.with_advice("leave a CPU to the kernel");
     }
     let mut checked = checked;
-    let others = cpus::text(rest);
+    let others = cpus::format_cpu_list(rest);
     if !hit.is_empty() {
         // No setting that lasts: the next start may number them otherwise. Those that the kernel keeps to
         // itself (queues of NVMe) refuse.
@@ -129,7 +136,7 @@ fn add_affinity_fixes(
     if look.is_running("irqbalance") {
         checked = checked.with_advice(format!(
             "irqbalance: IRQBALANCE_BANNED_CPULIST={} in /etc/default/irqbalance or /etc/sysconfig/irqbalance",
-            cpus::text(hot)
+            cpus::format_cpu_list(hot)
         ));
     }
     checked

@@ -54,14 +54,14 @@ fn check_cpu_iso(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
     let said: Vec<String> = parts
         .iter()
         .filter(|(cpus, _)| !cpus.is_empty())
-        .map(|(cpus, what)| format!("{what} {}", cpus::text(cpus)))
+        .map(|(cpus, what)| format!("{what} {}", cpus::format_cpu_list(cpus)))
         .collect();
     let checked = if said.is_empty() && unread {
         CheckResult::unknown("which CPUs are set apart can't be read")
     } else if said.is_empty() {
         CheckResult::ok("the hot CPUs are set apart")
     } else {
-        let list = cpus::text(hot);
+        let list = cpus::format_cpu_list(hot);
         let mut checked = CheckResult::hazard(said.join("; "));
         if !shared.is_empty() {
             checked = checked
@@ -88,7 +88,7 @@ fn check_cpu_iso(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
 
 fn add_tick_fixes(checked: CheckResult, full: &FileValue, hot: &[u32]) -> CheckResult {
     // the kernel takes the CPU that it starts on from the list (kernel/time/tick-sched.c, tick_nohz_init)
-    let list = cpus::text(&cpus_without(hot, &[0]));
+    let list = cpus::format_cpu_list(&cpus_without(hot, &[0]));
     let checked = if hot.contains(&0) {
         checked.with_advice(
             "program: run it on another CPU than 0, which keeps the time and can't be without ticks",
@@ -111,7 +111,7 @@ fn nocbs_cpus(look: &SystemView<'_>, words: &[String]) -> Option<Vec<u32>> {
     match kernel_parameter(words, "rcu_nocbs") {
         None | Some("") => Some(Vec::new()),
         Some("all") => Some(online_cpus(look)),
-        Some(text) => cpus::list(text),
+        Some(text) => cpus::parse_cpu_list(text),
     }
 }
 

@@ -1,6 +1,6 @@
 //! VM-PVFLUSH: the hypervisor flushes for this machine.
 
-use quell_host::flush::{Silent, without_interrupts};
+use quell_host::flush::{SilentFlush, find_silent_flushes};
 
 use crate::rules::prelude::*;
 
@@ -20,15 +20,15 @@ pub(super) const VM_PVFLUSH: AuditRule = AuditRule {
 };
 
 fn check_vm_pvflush(look: &SystemView<'_>) -> CheckResult {
-    judge_pv_flush(look, &without_interrupts())
+    judge_pv_flush(look, &find_silent_flushes())
 }
 
-fn judge_pv_flush(look: &SystemView<'_>, ways: &[Silent]) -> CheckResult {
+fn judge_pv_flush(look: &SystemView<'_>, ways: &[SilentFlush]) -> CheckResult {
     let way = ways
         .iter()
-        .find(|w| matches!(w, Silent::Kvm | Silent::HyperV));
+        .find(|w| matches!(w, SilentFlush::Kvm | SilentFlush::HyperV));
     let (said, advice) = match way {
-        Some(Silent::Kvm) => (
+        Some(SilentFlush::Kvm) => (
             "KVM, paravirtual flush",
             "host: give this machine CPUs of its own (pinned vCPUs) and tell it so (KVM_HINTS_REALTIME; QEMU: \
              kvm-hint-dedicated=on)",
@@ -56,15 +56,17 @@ mod tests {
     use crate::rules::fixture::{ask_rule_on, assert_hazard, status_on};
 
     const KVM: AuditRule = AuditRule {
-        check: RuleCheck::System(|look| judge_pv_flush(look, &[Silent::Invlpgb, Silent::Kvm])),
+        check: RuleCheck::System(|look| {
+            judge_pv_flush(look, &[SilentFlush::Invlpgb, SilentFlush::Kvm])
+        }),
         ..VM_PVFLUSH
     };
     const HYPERV: AuditRule = AuditRule {
-        check: RuleCheck::System(|look| judge_pv_flush(look, &[Silent::HyperV])),
+        check: RuleCheck::System(|look| judge_pv_flush(look, &[SilentFlush::HyperV])),
         ..VM_PVFLUSH
     };
     const BARE: AuditRule = AuditRule {
-        check: RuleCheck::System(|look| judge_pv_flush(look, &[Silent::Invlpgb])),
+        check: RuleCheck::System(|look| judge_pv_flush(look, &[SilentFlush::Invlpgb])),
         ..VM_PVFLUSH
     };
 

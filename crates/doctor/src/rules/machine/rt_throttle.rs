@@ -125,7 +125,10 @@ fn serve_hazard(
             checked = checked.with_fix(Fix::set_file(path.clone(), "0"));
         }
     }
-    checked.with_note(format!("of CPUs {}, which are set apart", cpus::text(&hot)))
+    checked.with_note(format!(
+        "of CPUs {}, which are set apart",
+        cpus::format_cpu_list(&hot)
+    ))
 }
 
 /// How long tasks that starve may run, ns, by CPU: of the hot ones, or of all where there are none.

@@ -31,7 +31,7 @@ fn check_cpu_smt(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
         // lists threads that are online, also where the kernel has no smt/active (before 4.19)
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         let (value, read) = look.read(&path);
-        let Some(threads) = value.text().and_then(cpus::list) else {
+        let Some(threads) = value.text().and_then(cpus::parse_cpu_list) else {
             unread = true;
             continue;
         };
@@ -67,7 +67,7 @@ fn shared_core_hazard(
     foreign: &[u32],
     firsts: &[u32],
 ) -> CheckResult {
-    let list = cpus::text(foreign);
+    let list = cpus::format_cpu_list(foreign);
     let mut checked =
         CheckResult::hazard(format!("CPUs {list} are threads of the hot CPUs' cores"));
     // without SMT the kernel keeps the first thread of each core, and takes the others (kernel/cpu.c)
@@ -83,11 +83,11 @@ fn shared_core_hazard(
         return checked
             .with_advice(format!(
                 "make CPUs {} the hot ones, the first threads of their cores: then 'nosmt' takes the others away",
-                cpus::text(firsts)
+                cpus::format_cpu_list(firsts)
             ))
             .with_note(format!(
                 "not 'nosmt' as it is: it keeps the first thread of each core, and takes hot CPUs of {} away",
-                cpus::text(hot)
+                cpus::format_cpu_list(hot)
             ));
     }
     if look.file(SMT_CONTROL_FILE).text() == Some("on") {

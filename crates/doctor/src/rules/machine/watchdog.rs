@@ -28,7 +28,7 @@ fn check_sys_wdog(look: &SystemView<'_>) -> CheckResult {
     let (soft, third) = look.read(SOFT_WATCHDOG_FILE);
     let (watched, fourth) = look.read(WATCHDOG_CPUS_FILE);
     let hot = look.hot_cpus();
-    let watched_list = watched.text().and_then(cpus::list);
+    let watched_list = watched.text().and_then(cpus::parse_cpu_list);
     let left_out = watched_list.is_some_and(|w| !hot.is_empty() && cpus_without(&hot, &w) == hot);
     // The first reads 1 where one of both runs (kernel/watchdog.c, proc_watchdog_common).
     let checked = match (all.number(), &all) {
@@ -72,7 +72,7 @@ fn watchdog_hazard(
     if !hot.is_empty() && !rest.is_empty() && look.file(WATCHDOG_CPUS_FILE) != FileValue::Absent {
         return checked.with_fix(Fix::set_sysctl(
             "kernel.watchdog_cpumask",
-            cpus::text(&rest),
+            cpus::format_cpu_list(&rest),
         ));
     }
     // Each by its name: up to Linux 6.6 whoever reads one of the two while all are off switches it off for good

@@ -32,7 +32,10 @@ fn check_wq_mask(look: &SystemView<'_>, hot: &[u32]) -> CheckResult {
             if shared.is_empty() {
                 CheckResult::ok("kernel workers keep off the hot CPUs")
             } else {
-                let said = format!("kernel workers may run on CPUs {}", cpus::text(&shared));
+                let said = format!(
+                    "kernel workers may run on CPUs {}",
+                    cpus::format_cpu_list(&shared)
+                );
                 CheckResult::hazard(said).with_fix(if rest.is_empty() {
                     Fix::Advice("leave a CPU to the kernel".to_owned())
                 } else {

@@ -30,7 +30,9 @@ pub(super) fn read_vmstat(look: &SystemView<'_>, name: &str) -> (Option<u64>, Fi
 /// How many nodes of memory are online; `None` if that can't be read.
 pub(super) fn count_nodes(look: &SystemView<'_>) -> (Option<usize>, FileReading) {
     let (value, read) = look.read(ONLINE_NODES_FILE);
-    let list = value.text().and_then(|text| cpus::list(text.trim()));
+    let list = value
+        .text()
+        .and_then(|text| cpus::parse_cpu_list(text.trim()));
     (list.map(|l| l.len()).filter(|&n| n > 0), read)
 }
 

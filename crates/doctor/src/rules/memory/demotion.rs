@@ -66,7 +66,11 @@ fn has_slower_memory(look: &SystemView<'_>) -> (Option<bool>, FileReading) {
         );
     }
     let (with, read) = look.read(NODES_WITH_CPUS_FILE);
-    let list = |value: &FileValue| value.text().and_then(|text| cpus::list(text.trim()));
+    let list = |value: &FileValue| {
+        value
+            .text()
+            .and_then(|text| cpus::parse_cpu_list(text.trim()))
+    };
     let online = look.file("/sys/devices/system/node/online");
     let without = list(&with)
         .zip(list(&online))

@@ -21,20 +21,20 @@ fn check_proc_blast(look: &SystemView<'_>, process: &AuditedProcess) -> CheckRes
     // a thread that ended meanwhile has none
     let allowed = tasks.iter().filter_map(|task| {
         let status = look.file(&format!("{task}/status"));
-        cpus::list(status.field("Cpus_allowed_list")?)
+        cpus::parse_cpu_list(status.field("Cpus_allowed_list")?)
     });
     let threads: Vec<Vec<u32>> = allowed.collect();
     let mut width: Vec<u32> = threads.concat();
     width.sort_unstable();
     width.dedup();
-    let apart = cpus::Isolation::read(process.root()).all();
+    let apart = cpus::Isolation::read(process.root()).all_cpus();
     // on CPUs that are set apart, or alone on one
     let is_pinned = |own: &&Vec<u32>| {
         own.len() == 1 || !apart.is_empty() && own.iter().all(|cpu| apart.contains(cpu))
     };
     let all = threads.len();
     let pinned = threads.iter().filter(is_pinned).count();
-    let width = cpus::text(&width);
+    let width = cpus::format_cpu_list(&width);
     let checked = match (all, pinned) {
         (0, _) => CheckResult::unknown("its threads can't be read"),
         (1, _) => CheckResult::ok("one thread: it has nobody to interrupt"),
@@ -64,9 +64,9 @@ fn check_proc_blast(look: &SystemView<'_>, process: &AuditedProcess) -> CheckRes
 /// CPUs that are left for the other threads, where some are set apart.
 fn housekeeping_cpus(look: &SystemView<'_>, apart: &[u32]) -> Option<String> {
     let online = look.file("/sys/devices/system/cpu/online");
-    let mut rest = cpus::list(online.text()?)?;
+    let mut rest = cpus::parse_cpu_list(online.text()?)?;
     rest.retain(|cpu| !apart.contains(cpu));
-    (!apart.is_empty() && !rest.is_empty()).then(|| cpus::text(&rest))
+    (!apart.is_empty() && !rest.is_empty()).then(|| cpus::format_cpu_list(&rest))
 }
 
 #[cfg(test)]

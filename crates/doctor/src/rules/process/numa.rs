@@ -26,7 +26,7 @@ pub(super) const PROC_NUMA: AuditRule = AuditRule {
 
 fn check_proc_numa(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResult {
     let (online, online_read) = look.read(ONLINE_NODES_FILE);
-    let online = match (online.text().map(cpus::list), &online) {
+    let online = match (online.text().map(cpus::parse_cpu_list), &online) {
         (Some(Some(nodes)), _) => nodes,
         (_, FileValue::Absent) => {
             return CheckResult::ok("this kernel has no NUMA").with_reads([online_read]);
@@ -48,14 +48,17 @@ fn check_proc_numa(look: &SystemView<'_>, process: &AuditedProcess) -> CheckResu
         return CheckResult::unknown(MAPPINGS_UNREADABLE)
             .with_reads(read("(not readable)".to_owned()));
     };
-    let Some(allowed) = allowed.as_deref().and_then(cpus::list) else {
+    let Some(allowed) = allowed.as_deref().and_then(cpus::parse_cpu_list) else {
         return CheckResult::unknown("its CPUs can't be read")
             .with_reads(read("(not judged)".to_owned()));
     };
     let is_near = |node: &u32| {
         let text = look.file(&format!("{NODES_FOLDER}/node{node}/cpulist"));
         // a node without CPUs, such as memory behind CXL, has an empty list
-        let own = text.text().and_then(cpus::list).unwrap_or_default();
+        let own = text
+            .text()
+            .and_then(cpus::parse_cpu_list)
+            .unwrap_or_default();
         own.iter().any(|cpu| allowed.contains(cpu))
     };
     let near: Vec<u32> = online.into_iter().filter(is_near).collect();
@@ -78,7 +81,7 @@ fn judge_placement(pid: u32, near: &[u32], memory: &BTreeMap<u32, u64>) -> Check
         .filter(|n| !near.contains(n))
         .collect();
     let far_bytes: u64 = far.iter().filter_map(|n| memory.get(n)).sum();
-    let (to, from) = (cpus::text(near), cpus::text(&far));
+    let (to, from) = (cpus::format_cpu_list(near), cpus::format_cpu_list(&far));
     if far_bytes * 100 > total * MAX_FAR_PERCENT {
         return CheckResult::hazard(format!(
             "{} of {} kB lie on node {from}, and its CPUs are on node {to}",

@@ -31,7 +31,7 @@ fn ring_bytes() -> u32 {
     let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX).next_power_of_two();
     let asked = BYTES_PER_CPU.saturating_mul(cpus).min(MAX_RING_BYTES);
-    bpf_maps::fitting_ring_bytes(asked, quell_host::memory::available())
+    bpf_maps::fitting_ring_bytes(asked, quell_host::memory::available_bytes())
 }
 
 /// The programs that watch the machine; they count until this is dropped.
