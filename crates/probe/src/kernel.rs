@@ -146,7 +146,9 @@ impl KernelSymbols {
         kallsyms::is_hidden(&self.0)
     }
 
-    /// Whether there is such a tracepoint: each has a function that calls its probes (include/linux/tracepoint.h).
+    /// Whether this kernel was built with the tracepoint of this name, which has no group before it (`sched_switch`): each has a
+    /// function that calls its probes, `__traceiter_NAME` (include/linux/tracepoint.h). It says nothing of the right to attach to
+    /// it; and without a readable list of symbols none is there, which [`Self::why_unknown`] tells apart.
     pub(crate) fn has_tracepoint(&self, name: &str) -> bool {
         self.has_function(&format!("__traceiter_{name}"))
     }

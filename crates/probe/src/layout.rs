@@ -178,7 +178,8 @@ pub(crate) const SCOPE_ALL: u32 = 0;
 pub(crate) const SCOPE_TREE: u32 = 1;
 pub(crate) const SCOPE_CPUS: u32 = 2;
 
-/// The most frames of a stack that are kept.
+/// The most frames of a stack that the kernel keeps of it, innermost first, of its own stacks and of programs' each; the outer
+/// ones beyond are missing. The C side's word for it stays, because a test compares the two.
 pub(crate) const STACK_DEPTH: usize = 64;
 
 pub(crate) const MAX_PLACES: u32 = 8;

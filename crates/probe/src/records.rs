@@ -51,7 +51,7 @@ impl ShootdownRecords {
         let ring = RecordRing::new(&probe.maps.records, move |bytes| {
             // Nobody else borrows the joiner while the ring is read: the methods of this type give it back before they read.
             if let Ok(mut joiner) = joiner_of_reader.try_borrow_mut() {
-                joiner.take_record(bytes);
+                joiner.add_record(bytes);
             }
         })?;
         Ok(Self { ring, joiner })
@@ -160,7 +160,7 @@ struct RoundJoiner {
 }
 
 impl RoundJoiner {
-    fn take_record(&mut self, bytes: &[u8]) {
+    fn add_record(&mut self, bytes: &[u8]) {
         match bytes.first() {
             Some(&RECORD_SEND) => {
                 if let Some(send) = layout::read_pod::<SendRecord>(bytes) {
@@ -350,13 +350,13 @@ mod tests {
     #[test]
     fn records_join() {
         let (mut j, seen) = joiner();
-        j.take_record(layout::bytes_of(&victim(0, 1, 1, 150)));
-        j.take_record(layout::bytes_of(&send(1, 1, 300, 1)));
-        j.take_record(layout::bytes_of(&send(0, 1, 100, 2)));
-        j.take_record(layout::bytes_of(&victim(0, 2, 1, 180)));
-        j.take_record(layout::bytes_of(&victim(1, 0, 1, 310)));
-        j.take_record(layout::bytes_of(&send(0, 2, 400, 1)));
-        j.take_record(layout::bytes_of(&end(0, 2, 0, 1, 0)));
+        j.add_record(layout::bytes_of(&victim(0, 1, 1, 150)));
+        j.add_record(layout::bytes_of(&send(1, 1, 300, 1)));
+        j.add_record(layout::bytes_of(&send(0, 1, 100, 2)));
+        j.add_record(layout::bytes_of(&victim(0, 2, 1, 180)));
+        j.add_record(layout::bytes_of(&victim(1, 0, 1, 310)));
+        j.add_record(layout::bytes_of(&send(0, 2, 400, 1)));
+        j.add_record(layout::bytes_of(&end(0, 2, 0, 1, 0)));
         let waits: Vec<_> = seen
             .borrow()
             .iter()
@@ -371,13 +371,13 @@ mod tests {
     #[test]
     fn overlapping_rounds_keep_apart() {
         let (mut j, seen) = joiner();
-        j.take_record(layout::bytes_of(&send(0, 1, 100, 2)));
-        j.take_record(layout::bytes_of(&send(0, 2, 110, 1)));
-        j.take_record(layout::bytes_of(&victim(0, 3, 2, 130)));
-        j.take_record(layout::bytes_of(&victim(0, 1, 1, 140)));
-        j.take_record(layout::bytes_of(&send(0, 3, 150, 1)));
-        j.take_record(layout::bytes_of(&victim(0, 2, 1, 190)));
-        j.take_record(layout::bytes_of(&victim(0, 3, 3, 170)));
+        j.add_record(layout::bytes_of(&send(0, 1, 100, 2)));
+        j.add_record(layout::bytes_of(&send(0, 2, 110, 1)));
+        j.add_record(layout::bytes_of(&victim(0, 3, 2, 130)));
+        j.add_record(layout::bytes_of(&victim(0, 1, 1, 140)));
+        j.add_record(layout::bytes_of(&send(0, 3, 150, 1)));
+        j.add_record(layout::bytes_of(&victim(0, 2, 1, 190)));
+        j.add_record(layout::bytes_of(&victim(0, 3, 3, 170)));
         let waits: Vec<_> = seen
             .borrow()
             .iter()
@@ -392,14 +392,14 @@ mod tests {
     #[test]
     fn out_of_scope_is_waited_for() {
         let (mut j, seen) = joiner();
-        j.take_record(layout::bytes_of(&send(0, 1, 100, 0)));
-        j.take_record(layout::bytes_of(&victim(0, 1, 1, 150)));
-        j.take_record(layout::bytes_of(&end(0, 1, 1, 0, 190)));
-        j.take_record(layout::bytes_of(&send(0, 2, 120, 0)));
-        j.take_record(layout::bytes_of(&victim(0, 1, 2, 160)));
-        j.take_record(layout::bytes_of(&end(0, 2, 1, 0, 160)));
-        j.take_record(layout::bytes_of(&send(0, 3, 200, 0)));
-        j.take_record(layout::bytes_of(&end(0, 3, 0, 0, 210)));
+        j.add_record(layout::bytes_of(&send(0, 1, 100, 0)));
+        j.add_record(layout::bytes_of(&victim(0, 1, 1, 150)));
+        j.add_record(layout::bytes_of(&end(0, 1, 1, 0, 190)));
+        j.add_record(layout::bytes_of(&send(0, 2, 120, 0)));
+        j.add_record(layout::bytes_of(&victim(0, 1, 2, 160)));
+        j.add_record(layout::bytes_of(&end(0, 2, 1, 0, 160)));
+        j.add_record(layout::bytes_of(&send(0, 3, 200, 0)));
+        j.add_record(layout::bytes_of(&end(0, 3, 0, 0, 210)));
         let waits: Vec<_> = seen.borrow().iter().map(|s| s.wait_ns).collect();
         assert_eq!(waits, [90, 40]);
         j.give_up_pending();
@@ -414,11 +414,11 @@ mod tests {
             tid: 7,
             ..send(0, seq, t_ns, targets)
         };
-        j.take_record(layout::bytes_of(&of_thread(1, 1_000, 2)));
-        j.take_record(layout::bytes_of(&of_thread(2, 500_000, 1)));
-        j.take_record(layout::bytes_of(&victim(0, 1, 1, 1_200)));
-        j.take_record(layout::bytes_of(&victim(0, 2, 1, 2_470_000_000)));
-        j.take_record(layout::bytes_of(&victim(0, 1, 2, 500_300)));
+        j.add_record(layout::bytes_of(&of_thread(1, 1_000, 2)));
+        j.add_record(layout::bytes_of(&of_thread(2, 500_000, 1)));
+        j.add_record(layout::bytes_of(&victim(0, 1, 1, 1_200)));
+        j.add_record(layout::bytes_of(&victim(0, 2, 1, 2_470_000_000)));
+        j.add_record(layout::bytes_of(&victim(0, 1, 2, 500_300)));
         let waits: Vec<_> = seen
             .borrow()
             .iter()
@@ -432,17 +432,17 @@ mod tests {
     #[test]
     fn lost_records_are_counted() {
         let (mut j, seen) = joiner();
-        j.take_record(layout::bytes_of(&victim(0, 1, 7, 150)));
-        j.take_record(&[RECORD_SEND, 0, 0]);
-        j.take_record(&[]);
+        j.add_record(layout::bytes_of(&victim(0, 1, 7, 150)));
+        j.add_record(&[RECORD_SEND, 0, 0]);
+        j.add_record(&[]);
         j.give_up_pending();
         assert_eq!(j.incomplete, 1);
         assert!(seen.borrow().is_empty());
-        j.take_record(layout::bytes_of(&send(0, 8, 100, 2)));
+        j.add_record(layout::bytes_of(&send(0, 8, 100, 2)));
         for seq in 9..40 {
-            j.take_record(layout::bytes_of(&send(0, seq, 200, 1)));
-            j.take_record(layout::bytes_of(&victim(0, 1, seq, 210)));
-            j.take_record(layout::bytes_of(&send(1, seq, 200, 1)));
+            j.add_record(layout::bytes_of(&send(0, seq, 200, 1)));
+            j.add_record(layout::bytes_of(&victim(0, 1, seq, 210)));
+            j.add_record(layout::bytes_of(&send(1, seq, 200, 1)));
         }
         assert!(
             j.pending

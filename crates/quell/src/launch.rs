@@ -141,7 +141,7 @@ fn open_stdio(output: Output) -> anyhow::Result<(Option<Reader>, [Option<OwnedFd
 
 /// Makes the process of a command, which waits until it is released.
 pub(crate) fn hold_command(spec: &Spec<'_>) -> anyhow::Result<Held> {
-    signals::install()?;
+    signals::install_handlers()?;
     tree::adopt_orphans()?;
     let prepared = Prepared::new(spec.argv, spec.setup)?;
     // The reader beside quell is started first, because it must not have the pipes below as well.
@@ -205,10 +205,10 @@ impl Held {
     /// Lets it become the command. If it can't, that is the error.
     pub(crate) fn release(mut self) -> anyhow::Result<Running> {
         // The signal may have come while the probe was loaded, and the command must not start after it.
-        if let Some(signal) = signals::interrupted() {
+        if let Some(signal) = signals::first_signal() {
             bail!(
                 "{} came before '{}' was started",
-                signals::name(signal),
+                signals::signal_name(signal),
                 self.name.display()
             );
         }
@@ -266,7 +266,7 @@ pub(crate) fn become_command(
     advice: Option<String>,
 ) -> anyhow::Error {
     // The handlers are installed only to learn which signals were ignored, because the command is to inherit that.
-    let prepared = match signals::install().and_then(|()| Prepared::new(argv, setup)) {
+    let prepared = match signals::install_handlers().and_then(|()| Prepared::new(argv, setup)) {
         Ok(prepared) => prepared,
         Err(err) => return err,
     };

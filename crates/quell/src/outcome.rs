@@ -13,7 +13,7 @@ fn program_name(argv: &[OsString]) -> String {
 /// Says that a signal ends quell alone, and returns the status for it.
 pub(crate) fn left(argv: &[OsString], pids: &[u32], signal: i32) -> ExitCode {
     let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-    let (name, signal_name) = (program_name(argv), signals::name(signal));
+    let (name, signal_name) = (program_name(argv), signals::signal_name(signal));
     say!(
         "quell: ended by {signal_name}; '{name}' ({}) runs on",
         pids.join(", ")
@@ -30,7 +30,10 @@ pub(crate) fn by_signal(signal: i32) -> ExitCode {
 pub(crate) fn finish(argv: &[OsString], ended: &Ended, leftovers: &[(u32, String)]) -> ExitCode {
     let name = program_name(argv);
     if let Status::Signal(signal) = ended.status {
-        say!("quell: '{name}' was ended by {}", signals::name(signal));
+        say!(
+            "quell: '{name}' was ended by {}",
+            signals::signal_name(signal)
+        );
     }
     if !leftovers.is_empty() {
         let list: Vec<_> = leftovers

@@ -160,7 +160,7 @@ impl Recording {
     pub(crate) fn step(&mut self, timeout: Duration) -> anyhow::Result<()> {
         if !self.more {
             // It goes on after a signal, because a command of the user's decides itself when it ends by it.
-            signals::poll(
+            signals::poll_until_signal(
                 None,
                 if self.is_early() {
                     timeout.min(EARLY_STEP)

@@ -18,12 +18,13 @@ use crate::outcome;
 /// The time of one step for a caller that only waits for the end.
 const LONG_STEP: Duration = Duration::from_secs(3600);
 
-/// The scope that was asked for.
+/// The scope that was asked for: all processes, those on some CPUs, or [`Scope::Tree`] for the processes of `-p` or the command,
+/// with those that they start. The scope doesn't say which processes these are; the probe is told by [`Watch::start`].
 ///
 /// # Errors
 ///
 /// Bad usage: nothing or too much was asked for, or a process or CPU that isn't there.
-pub(crate) fn scope(target: &Target) -> anyhow::Result<Scope> {
+pub(crate) fn scope_of_target(target: &Target) -> anyhow::Result<Scope> {
     let asked = [target.all, !target.pid.is_empty(), target.cpu.is_some()];
     let asked = asked.iter().filter(|&&a| a).count();
     if asked > 1 {
@@ -187,7 +188,7 @@ impl Watch {
         duration: Option<f64>,
         output: Output,
     ) -> anyhow::Result<Self> {
-        signals::install()?;
+        signals::install_handlers()?;
         let duration = match duration {
             Some(s) => Some(seconds("--duration", s)?),
             None => None,
@@ -300,7 +301,8 @@ impl Watch {
             }
             return Ok(None);
         }
-        if signals::sleep(timeout)?.is_some() || self.deadline.is_some_and(|d| Instant::now() >= d)
+        if signals::sleep_until_signal(timeout)?.is_some()
+            || self.deadline.is_some_and(|d| Instant::now() >= d)
         {
             return Ok(Some(End::Over));
         }

@@ -17,7 +17,8 @@ pub struct CounterReading {
 }
 
 impl CounterReading {
-    /// Adds the reading of another counter of the same kind.
+    /// Adds the reading of another counter of the same kind, on another CPU or thread: counts and both times are sums then, so
+    /// that one which had no counter for a while is made up for by the others in [`Self::scaled_count`].
     pub fn add_reading(&mut self, other: Self) {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);

@@ -94,7 +94,9 @@ impl EventRow {
         self.victim_index == 0
     }
 
-    /// Says whether the victim is known to be hit, but not who it was and for how long.
+    /// Says whether the row stands for a victim that was counted, but whose answer the probe did not see: who it is is not known,
+    /// and `delay_ns` and `stall_ns` are 0 because nothing was measured. A shootdown without any victim has one such row, because
+    /// without a row it would not be there.
     #[must_use]
     pub fn is_unseen(&self) -> bool {
         self.victim_cpu == UNSEEN_CPU

@@ -171,7 +171,8 @@ impl TraceWriter {
         self.final_stacks = Some(jsonl::json_lines(stacks));
     }
 
-    /// Takes the account by stacks so far; the next [`TraceWriter::write_due`] that writes counts writes it too.
+    /// Takes the whole account by stacks, from the beginning of the recording until now, in place of the one that was taken
+    /// before. It is in memory until the next [`TraceWriter::write_due`] that writes counts, or the end.
     pub fn set_account(&mut self, costs: &[StackCost]) {
         self.account = jsonl::json_lines(costs);
         self.account_is_new = true;

@@ -81,6 +81,8 @@ pub struct Accounting {
     ring: RecordRing,
     pieces: Option<StackPieces>,
     totals: Rc<RefCell<AccountTotals>>,
+    /// The clock of each thread that lives, by its number; a thread beyond MAX_CLOCKS (`bpf/account.h`) has none, and is counted
+    /// as lost.
     clocks: MapHandle,
     healths: MapHandle,
     period_ns: u64,

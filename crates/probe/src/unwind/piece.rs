@@ -99,7 +99,8 @@ pub(crate) enum PieceKind {
     Single,
 }
 
-/// The upper end of a stack's memory, and where its registers pointed.
+/// The end of a stack's memory where its innermost frames lie, and where its registers pointed: so many whole pages from the one
+/// with the stack pointer on as PIECE_PAGES says (`bpf/pieces.h`), those that could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StackPiece {
     pub(crate) number: i32,

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
         None => {}
     }
     let config = read_config(args).map_err(|err| usage(format!("{err:#}")))?;
-    signals::install()?;
+    signals::install_handlers()?;
     let wanted = AgentOutputs::from_config(&config)?;
     let time_of = AccountOptions {
         sleeps: config.blocked,
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
 fn wait_for_look(source: &CountSource, due: Instant) -> anyhow::Result<bool> {
     loop {
         let left = due.saturating_duration_since(Instant::now());
-        if signals::sleep(left.min(DRAIN_PAUSE))?.is_some() {
+        if signals::sleep_until_signal(left.min(DRAIN_PAUSE))?.is_some() {
             return Ok(true);
         }
         if left <= DRAIN_PAUSE {

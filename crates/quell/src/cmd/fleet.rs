@@ -73,7 +73,7 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
             format!("no trace in {dir} began from {first} to {last}")
         }));
     }
-    signals::install()?;
+    signals::install_handlers()?;
     if let Some(out) = &args.prepare {
         return prepare_folder(&mut choice, out);
     }
@@ -189,7 +189,7 @@ fn show_spinner(what: String) -> ProgressBar {
 }
 
 fn is_interrupted() -> bool {
-    signals::interrupted().is_some()
+    signals::first_signal().is_some()
 }
 
 /// Fills the folder, and counts the traces that turn out to be unusable.

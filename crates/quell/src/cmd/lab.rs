@@ -43,7 +43,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         }
         LabVerb::Guard { needs } => {
             // It comes before the set-up: nothing may end this process but the end of its stdin.
-            signals::install()?;
+            signals::install_handlers()?;
             let as_before = system::guard_settings(needs)?;
             return Ok(ExitCode::from(u8::from(!as_before)));
         }

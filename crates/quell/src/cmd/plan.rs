@@ -120,7 +120,7 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     let duration = seconds("--duration", duration)?;
     target::program("-p", pid)?;
     let proc = Proc::new("/");
-    signals::install()?;
+    signals::install_handlers()?;
     let temp = TempDir::new()?;
     let dir = temp.path().join(WATCHED_TRACE);
     let mut command = proc.cmdline(pid).unwrap_or_default();
@@ -154,7 +154,7 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     let faults = |pid| proc.stat(pid).ok().map(|s| s.minor_faults + s.major_faults);
     let before = faults(pid);
     let end = Instant::now() + duration;
-    while Instant::now() < end && signals::interrupted().is_none() && proc.exists(pid) {
+    while Instant::now() < end && signals::first_signal().is_none() && proc.exists(pid) {
         recording.step(STEP)?;
     }
     let after = faults(pid);

@@ -13,7 +13,7 @@ use crate::subject::Subject;
 use crate::target::{self, End, Watch};
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
-    let scope = target::scope(&args.target)?;
+    let scope = target::scope_of_target(&args.target)?;
     if args.output.as_os_str() == "-" {
         return Err(usage(
             "a trace is a directory, and can't go to stdout: name it with -o",

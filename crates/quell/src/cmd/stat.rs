@@ -24,7 +24,7 @@ use crate::target::{self, End, Watch, seconds};
 const ROWS: usize = 10;
 
 pub(crate) fn run(args: &StatArgs) -> anyhow::Result<ExitCode> {
-    let scope = target::scope(&args.target)?;
+    let scope = target::scope_of_target(&args.target)?;
     let interval = args
         .interval
         .map(|s| seconds("--interval", s))

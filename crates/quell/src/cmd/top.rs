@@ -34,7 +34,7 @@ const FIRST_RATE_TIME: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let target = everything_by_default(&args.target);
-    let scope = target::scope(&target)?;
+    let scope = target::scope_of_target(&target)?;
     if !(0.1..=60.0).contains(&args.interval) {
         return Err(usage(format!(
             "--interval {}: give a time from 0.1 to 60 seconds",
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     watch.start(Some(&source.probe), &scope)?;
     if let Some(pid) = args.close {
         // how many stacks are enough depends on the rate of shootdowns
-        signals::sleep(FIRST_RATE_TIME)?;
+        signals::sleep_until_signal(FIRST_RATE_TIME)?;
         let rate = shootdowns_a_second(&source.next_interval()?, pid);
         source.open_process(pid, rate)?;
         // threads and causes then have the same time
@@ -195,7 +195,7 @@ fn run_screen(
         };
         let left = next.saturating_duration_since(Instant::now());
         let inputs = screen.wait_for_input(if over.is_some() { nap } else { nap.min(left) })?;
-        if signals::interrupted().is_some() {
+        if signals::first_signal().is_some() {
             // SIGTERM and SIGHUP leave a command to itself
             if over.is_none() && signals::leave_signal().is_some() {
                 over = watch.step(Duration::ZERO)?;

@@ -48,7 +48,9 @@ impl TraceSide {
                 ..Amount::default()
             };
             // A stack without frames names no code.
-            let frames = code.stack_by_number(number).map(stable_frames);
+            let frames = code
+                .stack_by_number(number)
+                .map(frame_texts_without_addresses);
             if let Some(frames) = frames.filter(|f| !f.is_empty()) {
                 stacks.entry(frames).or_default().add(&amount);
             }
@@ -159,13 +161,18 @@ fn sum_by_name(all: impl Iterator<Item = (String, Amount)>) -> Amounts<String> {
     sums
 }
 
-/// The text of a stack's frames, the same in every run.
-fn stable_frames(stack: &TracedStack) -> Vec<String> {
-    stack.frames.iter().map(stable_frame).collect()
+/// The texts of a stack's frames, innermost first, which are the same in every run.
+fn frame_texts_without_addresses(stack: &TracedStack) -> Vec<String> {
+    stack
+        .frames
+        .iter()
+        .map(frame_text_without_address)
+        .collect()
 }
 
-/// The text of a frame without its address, which is another in each run.
-fn stable_frame(frame: &StackFrame) -> String {
+/// The text of a frame that is the same in each run of the same files: its function, or its file with the offset there, and
+/// never its address, which is another in each run. A frame without either says only why it has none.
+fn frame_text_without_address(frame: &StackFrame) -> String {
     let why = frame
         .mark
         .unwrap_or(MissingNameReason::Unknown)
@@ -185,7 +192,7 @@ mod tests {
     #[test]
     fn frames_have_no_addresses() {
         let spelled = |addr, symbol: Option<&str>, module: Option<&str>, offset| {
-            stable_frame(&StackFrame {
+            frame_text_without_address(&StackFrame {
                 addr,
                 symbol: symbol.map(str::to_owned),
                 module: module.map(str::to_owned),

@@ -106,7 +106,7 @@ pub(crate) fn live_evidence(
     duration: f64,
 ) -> anyhow::Result<(HarmEvidence, Option<String>)> {
     let duration = seconds("--duration", duration)?;
-    signals::install()?;
+    signals::install_handlers()?;
     let root = Path::new("/");
     let options = ProbeOptions {
         scope: if pid.is_some() {
@@ -126,7 +126,7 @@ pub(crate) fn live_evidence(
     }
     let before = read_counters(root, pid);
     let began = Instant::now();
-    signals::sleep(duration)?;
+    signals::sleep_until_signal(duration)?;
     let after = read_counters(root, pid);
     // the time is shorter than asked for where it was interrupted
     let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);

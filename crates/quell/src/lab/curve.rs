@@ -62,7 +62,7 @@ pub(crate) fn run_curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<
     // They are asked for before quell leaves the CPUs on which peers run.
     let allowed = pin::allowed_cpus().context("can't ask which CPUs quell may use")?;
     let (peer, cpu) = take_cpus(args.victim_cpu, args.culprit_cpu)?;
-    signals::install()?;
+    signals::install_handlers()?;
     let others = allowed.into_iter().filter(|c| *c != cpu && *c != peer);
     let place = CurvePlace {
         cpu,
@@ -77,7 +77,7 @@ pub(crate) fn run_curves(args: &LabRunArgs, budget: Duration) -> anyhow::Result<
             place: place.clone(),
             budget,
             seed: args.seed.unwrap_or_else(monotonic_ns),
-            stop: || signals::interrupted().is_some(),
+            stop: || signals::first_signal().is_some(),
         };
         let (curved, as_before) = run_one_curve(curve, &options)?;
         failed |= !as_before;
@@ -127,7 +127,7 @@ fn run_one_curve(
     let progress = super::ExperimentProgress::new(curve.name, options.budget);
     let goes_on = |rounds| {
         progress.show_progress(format!("{rounds} rounds"));
-        signals::interrupted().is_none()
+        signals::first_signal().is_none()
     };
     let measured = curve::run_curve(
         curve,

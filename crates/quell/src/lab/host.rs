@@ -105,7 +105,7 @@ impl ExperimentHost for LabHost<'_> {
     }
 
     fn stop_requested(&self) -> StopRequested {
-        || signals::interrupted().is_some()
+        || signals::first_signal().is_some()
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn begin_lab(victim: Option<u32>, culprit: Option<u32>) -> anyhow::Re
     check_counter()?;
     let (victim_cpu, culprit_cpu) = take_cpus(victim, culprit)?;
     check_probe(victim_cpu)?;
-    signals::install()?;
+    signals::install_handlers()?;
     lock_lab(LabSharing::Alone)?;
     Ok((victim_cpu, culprit_cpu))
 }

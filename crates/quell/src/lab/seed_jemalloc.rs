@@ -100,7 +100,7 @@ pub(crate) fn run_seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitC
     }
     let mut cases = find_cases(&args.lib)?;
     lock_lab(LabSharing::Alone)?;
-    signals::install()?;
+    signals::install_handlers()?;
     let mut rng = Rng::new(monotonic_ns());
     let mut rounds = 0;
     'all: for round in 0..args.rounds {
@@ -110,7 +110,7 @@ pub(crate) fn run_seed_jemalloc(args: &SeedJemallocArgs) -> anyhow::Result<ExitC
         for at in order {
             match run_case(&mut cases[at], round) {
                 Ok(()) => {}
-                Err(_) if signals::interrupted().is_some() && round > 0 => {
+                Err(_) if signals::first_signal().is_some() && round > 0 => {
                     say_interrupted();
                     break 'all;
                 }

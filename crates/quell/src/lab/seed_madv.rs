@@ -104,7 +104,7 @@ pub(crate) fn run_seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     lock_lab(LabSharing::Alone)?;
-    signals::install()?;
+    signals::install_handlers()?;
     let mut rows = Vec::new();
     'all: for &n in &threads {
         for touch in [false, true] {
@@ -119,7 +119,7 @@ pub(crate) fn run_seed_madv(args: &SeedMadvArgs) -> anyhow::Result<ExitCode> {
             );
             match measure_madv(n, args.calls, touch) {
                 Ok(row) => rows.push(row),
-                Err(_) if signals::interrupted().is_some() && !rows.is_empty() => {
+                Err(_) if signals::first_signal().is_some() && !rows.is_empty() => {
                     say_interrupted();
                     break 'all;
                 }

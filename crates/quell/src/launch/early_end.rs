@@ -96,7 +96,7 @@ fn watch_from_beside(command: OwnedFd, pid: u32, began: Instant, advice: &str) {
     {
         say!(
             "quell: the program ended by {} after {} s {advice}",
-            signals::name(signal),
+            signals::signal_name(signal),
             short_seconds(ran)
         );
     }

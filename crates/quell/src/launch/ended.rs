@@ -49,7 +49,7 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "ended with status {code}"),
-            Self::Signal(signal) => write!(f, "was ended by {}", signals::name(*signal)),
+            Self::Signal(signal) => write!(f, "was ended by {}", signals::signal_name(*signal)),
         }
     }
 }

@@ -124,7 +124,7 @@ impl Running {
             let nap = left
                 .min(Duration::from_secs(1))
                 .min(patience.unwrap_or(left));
-            signals::poll(Some(self.fd.as_fd()), nap)?;
+            signals::poll_until_signal(Some(self.fd.as_fd()), nap)?;
         }
     }
 
@@ -230,7 +230,10 @@ impl Running {
             if Instant::now() >= end {
                 return Ok(false);
             }
-            signals::poll(self.ended.is_none().then(|| self.fd.as_fd()), LOOK_INTERVAL)?;
+            signals::poll_until_signal(
+                self.ended.is_none().then(|| self.fd.as_fd()),
+                LOOK_INTERVAL,
+            )?;
         }
     }
 

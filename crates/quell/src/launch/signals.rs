@@ -2,7 +2,7 @@
 //!
 //! quell must finish its output whatever interrupts it, so the handlers only note the signal and
 //! wake a poll. The consequence is decided where a command is waited for ([`super::Running`])
-//! or where quell sleeps ([`sleep`]).
+//! or where quell sleeps ([`sleep_until_signal`]).
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd as _};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 /// The signals that ask quell to stop.
 pub(super) const STOP_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The first signal that came, or 0.
+/// The first signal that came since [`install_handlers`], or 0.
 static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// The first SIGTERM or SIGHUP that came, or 0.
 static LEAVE_SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -25,8 +25,9 @@ static SIGNAL_COUNT: AtomicU32 = AtomicU32::new(0);
 static UNSHARED_SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// The eventfd that the handler writes to, or -1.
 static WAKE_FD: AtomicI32 = AtomicI32::new(-1);
-/// Whether SIGINT and SIGHUP were ignored when quell was started, as `&` in a script and nohup do.
+/// Whether SIGINT was ignored when quell was started, as `&` in a script does it.
 static INT_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Whether SIGHUP was ignored when quell was started, as nohup does it.
 static HUP_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 static HANDLERS_INSTALLED: Mutex<bool> = Mutex::new(false);
 
@@ -59,7 +60,7 @@ extern "C" fn note_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc:
 /// Takes over INT, TERM and HUP, once; more calls do nothing. HUP stays ignored under nohup. INT is
 /// taken also where a script's `&` made it ignored, so that `kill -INT` ends a recording, as it
 /// does with perf.
-pub(crate) fn install() -> anyhow::Result<()> {
+pub(crate) fn install_handlers() -> anyhow::Result<()> {
     let mut done = HANDLERS_INSTALLED
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +72,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
     // Never closed: the handler may write to it until the very end.
     WAKE_FD.store(wake.into_raw_fd(), Ordering::Relaxed);
     for signal in STOP_SIGNALS {
-        let ignored = is_ignored(signal);
+        let ignored = is_ignored_now(signal);
         match signal {
             libc::SIGINT => INT_WAS_IGNORED.store(ignored, Ordering::Relaxed),
             libc::SIGHUP => HUP_WAS_IGNORED.store(ignored, Ordering::Relaxed),
@@ -88,15 +89,17 @@ pub(crate) fn install() -> anyhow::Result<()> {
 
 /// Takes QUIT over as well, where quell has the screen, which dying would leave as it is. Elsewhere it is
 /// the command's: a JVM answers it by a list of its threads.
-pub(crate) fn install_quit() -> anyhow::Result<()> {
-    install()?;
-    if is_ignored(libc::SIGQUIT) {
+pub(crate) fn install_quit_handler() -> anyhow::Result<()> {
+    install_handlers()?;
+    if is_ignored_now(libc::SIGQUIT) {
         return Ok(());
     }
     take_over(libc::SIGQUIT)
 }
 
-fn is_ignored(signal: i32) -> bool {
+/// Whether this process ignores a signal at this moment. Only before our handler is installed does that say how quell was
+/// started; later [`was_ignored`] does.
+fn is_ignored_now(signal: i32) -> bool {
     // SAFETY: sigaction(2) that only reads, into a zeroed struct.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
@@ -105,6 +108,8 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
+/// Installs our handler for a signal. System calls that it interrupts begin again (SA_RESTART), but poll(2), which never does
+/// (signal(7)): so a wait in [`poll_until_signal`] ends.
 fn take_over(signal: i32) -> anyhow::Result<()> {
     // SAFETY: plain sigaction(2) with a zeroed struct filled in; the handler is async-signal-safe.
     let done = unsafe {
@@ -121,8 +126,8 @@ fn take_over(signal: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first signal that asked quell to stop.
-pub(crate) fn interrupted() -> Option<i32> {
+/// The first signal that asked quell to stop, from when it came until quell ends.
+pub(crate) fn first_signal() -> Option<i32> {
     match FIRST_SIGNAL.load(Ordering::Acquire) {
         0 => None,
         signal => Some(signal),
@@ -163,15 +168,19 @@ pub(super) fn take_unshared() -> Option<i32> {
     }
 }
 
-/// Readable once a signal came since [`clear`]; nothing before [`install`].
+/// The eventfd that is readable once a signal came since [`poll_until_signal`] read it last; nothing before [`install_handlers`].
 fn wake_fd() -> Option<BorrowedFd<'static>> {
     let fd = WAKE_FD.load(Ordering::Relaxed);
     // SAFETY: the descriptor is never closed once it is stored.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Waits until `fd` is readable, a signal comes, or the time is over. True if `fd` is readable.
-pub(crate) fn poll(fd: Option<BorrowedFd<'_>>, timeout: Duration) -> anyhow::Result<bool> {
+/// Waits until `fd` is readable, a signal comes, or the time is over. True if `fd` is readable, or has nobody at its other end
+/// any more. A signal ends one wait only: who has to stop asks [`first_signal`].
+pub(crate) fn poll_until_signal(
+    fd: Option<BorrowedFd<'_>>,
+    timeout: Duration,
+) -> anyhow::Result<bool> {
     let mut fds = Vec::with_capacity(2);
     // It comes first, so that its index is known.
     if let Some(fd) = &fd {
@@ -193,12 +202,13 @@ pub(crate) fn poll(fd: Option<BorrowedFd<'_>>, timeout: Duration) -> anyhow::Res
     Ok(ready)
 }
 
-/// Sleeps, but not through a signal: returns the first one that ever came.
-pub(crate) fn sleep(time: Duration) -> anyhow::Result<Option<i32>> {
+/// Sleeps for so long, but ends at once when a signal has come, also one that came before the call: then it returns the first
+/// that ever came, and nothing after a whole sleep.
+pub(crate) fn sleep_until_signal(time: Duration) -> anyhow::Result<Option<i32>> {
     let end = Instant::now().checked_add(time);
     loop {
-        if interrupted().is_some() {
-            return Ok(interrupted());
+        if first_signal().is_some() {
+            return Ok(first_signal());
         }
         let left = match end {
             Some(end) => end.saturating_duration_since(Instant::now()),
@@ -207,12 +217,12 @@ pub(crate) fn sleep(time: Duration) -> anyhow::Result<Option<i32>> {
         if left.is_zero() {
             return Ok(None);
         }
-        poll(None, left)?;
+        poll_until_signal(None, left)?;
     }
 }
 
 /// The name of a signal, such as `SIGSEGV`; `signal 40` for one without.
-pub(crate) fn name(signal: i32) -> String {
+pub(crate) fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGHUP => "SIGHUP",
         libc::SIGINT => "SIGINT",

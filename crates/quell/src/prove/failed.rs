@@ -46,7 +46,7 @@ impl BadEnd {
     /// The reason in a word or two, for `why` in JSON: `SIGSEGV`.
     pub(crate) fn short_reason(&self) -> String {
         match &self.how {
-            FailureKind::Ended(Status::Signal(signal)) => signals::name(*signal),
+            FailureKind::Ended(Status::Signal(signal)) => signals::signal_name(*signal),
             FailureKind::Ended(Status::Code(code)) => format!("status {code}"),
             FailureKind::NotEnded(_) => "did not end".to_owned(),
             FailureKind::NotReady(_) => "did not get ready".to_owned(),
@@ -61,7 +61,7 @@ impl fmt::Display for BadEnd {
         let Self { who, how } = self;
         match how {
             FailureKind::Ended(Status::Signal(signal)) => {
-                write!(f, "{who} ended by {}", signals::name(*signal))
+                write!(f, "{who} ended by {}", signals::signal_name(*signal))
             }
             FailureKind::Ended(Status::Code(code)) => write!(f, "{who} ended with status {code}"),
             FailureKind::NotEnded(limit) => {
@@ -150,7 +150,7 @@ pub(crate) struct Interrupted(pub(crate) i32);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "interrupted by {}", signals::name(self.0))
+        write!(f, "interrupted by {}", signals::signal_name(self.0))
     }
 }
 

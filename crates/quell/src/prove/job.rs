@@ -69,7 +69,7 @@ fn accepts_connections(port: u16) -> bool {
 }
 
 fn check_interrupted() -> anyhow::Result<()> {
-    signals::interrupted().map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
+    signals::first_signal().map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
 }
 
 /// A process that a run waits for, and its deadline.
@@ -326,7 +326,7 @@ impl ProveJob<'_> {
                     Vec::new(),
                 ));
             }
-            signals::poll(None, READY_POLL_INTERVAL)?;
+            signals::poll_until_signal(None, READY_POLL_INTERVAL)?;
             check_interrupted()?;
         }
         Ok(())

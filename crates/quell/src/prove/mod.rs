@@ -82,7 +82,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
     let save = args.save.as_deref().map(|path| Replace::new(Some(path)));
     let save = save.transpose()?;
     launch::check_command(&args.command)?;
-    launch::signals::install()?;
+    launch::signals::install_handlers()?;
     // An observed run or a warm-up, a warm-up with the plan, the pairs, and a pair for the account.
     let progress = RunProgress::new(4 + 2 * looks.first());
     let job = ProveJob {

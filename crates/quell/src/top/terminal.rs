@@ -64,7 +64,7 @@ impl TerminalScreen {
                     .context("reading keys from /dev/tty; '--batch N' needs none")?,
             )
         };
-        signals::install_quit()?;
+        signals::install_quit_handler()?;
         enter_screen()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
         // on an error it is dropped, and so given back
@@ -120,7 +120,7 @@ impl TerminalScreen {
             Some(tty) => tty.as_fd(),
             None => stdin.as_fd(),
         };
-        let ready = signals::poll(Some(fd), timeout)?;
+        let ready = signals::poll_until_signal(Some(fd), timeout)?;
         // A terminal that has gone is always ready, and a read of it returns nothing: without this check, quell would read for
         // ever.
         let mut polled = [PollFd::new(&fd, PollFlags::IN)];

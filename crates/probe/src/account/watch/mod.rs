@@ -92,7 +92,7 @@ impl MachineWatch {
             move |bytes| {
                 // Nobody else borrows the sums while the ring is read.
                 if let Ok(mut sums) = sums_of_reader.try_borrow_mut() {
-                    sums.take_sample(bytes);
+                    sums.add_sample(bytes);
                 }
             },
         )?;
@@ -142,7 +142,7 @@ impl MachineWatch {
     pub fn take_watched(&mut self) -> Result<WatchInterval> {
         self.read_samples()?;
         if self.sleeps_link.is_some() {
-            self.take_sleeps()?;
+            self.read_sleeps()?;
         }
         let mut watched = self.sums.borrow_mut().take_watched();
         watched.period_ns = self.period_ns;
@@ -163,7 +163,8 @@ impl MachineWatch {
         Ok(watched)
     }
 
-    fn take_sleeps(&mut self) -> Result<()> {
+    /// Adds to the sums the sleeps since the last call. The maps count from the beginning, so each is compared with what it was.
+    fn read_sleeps(&mut self) -> Result<()> {
         let mut sums = self.sums.borrow_mut();
         let read = |map: &MapHandle, key: &[u8]| {
             map.lookup(key, MapFlags::ANY)
@@ -201,7 +202,7 @@ impl MachineWatch {
                 ns: tally.ns.saturating_sub(earlier.ns),
             };
             if more.sleeps > 0 {
-                sums.take_sleeps(&key, &more);
+                sums.add_sleep_tally(&key, &more);
                 self.earlier_tallies.insert(key, tally);
             } else if is_crowded {
                 let _ = self.sleeps.delete(shared::bytes_of(&key));

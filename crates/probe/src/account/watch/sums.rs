@@ -77,7 +77,7 @@ impl WatchSums {
     }
 
     /// Adds a sample to the sums.
-    pub(super) fn take_sample(&mut self, bytes: &[u8]) {
+    pub(super) fn add_sample(&mut self, bytes: &[u8]) {
         let Some(head) = shared::read_pod::<WatchSampleHead>(bytes) else {
             return;
         };
@@ -134,7 +134,7 @@ impl WatchSums {
     }
 
     /// Adds so many more sleeps of one key.
-    pub(super) fn take_sleeps(&mut self, key: &SleepKey, more: &SleepTally) {
+    pub(super) fn add_sleep_tally(&mut self, key: &SleepKey, more: &SleepTally) {
         let of = (cgroup_folder_number(key.cgroup), key.nr);
         if key.stack == 0 {
             let tally = self.sleeps_without_stack.entry(of).or_default();
@@ -265,9 +265,9 @@ mod tests {
         let more = SleepTally { sleeps: 2, ns: 30 };
         const MUNMAP: i32 = 11;
         const GETPID: i32 = 39;
-        sums.take_sleeps(&key(7, MUNMAP), &more);
-        sums.take_sleeps(&key(7 | 1 << 63, MUNMAP), &more);
-        sums.take_sleeps(&key(8, GETPID), &more);
+        sums.add_sleep_tally(&key(7, MUNMAP), &more);
+        sums.add_sleep_tally(&key(7 | 1 << 63, MUNMAP), &more);
+        sums.add_sleep_tally(&key(8, GETPID), &more);
         let watched = sums.take_watched();
         let rows: Vec<_> = watched.rows.iter().collect();
         assert_eq!(rows.len(), 1, "{rows:?}");
@@ -294,10 +294,10 @@ mod tests {
             zero: 0,
         };
         let ns = |sleeps, ns| SleepTally { sleeps, ns };
-        sums.take_sleeps(&key(0, READ), &ns(40, 4000));
-        sums.take_sleeps(&key(1, READ), &ns(1, 300));
-        sums.take_sleeps(&key(2, READ), &ns(3, 100));
-        sums.take_sleeps(&key(0, MUNMAP), &ns(1, 50));
+        sums.add_sleep_tally(&key(0, READ), &ns(40, 4000));
+        sums.add_sleep_tally(&key(1, READ), &ns(1, 300));
+        sums.add_sleep_tally(&key(2, READ), &ns(3, 100));
+        sums.add_sleep_tally(&key(0, MUNMAP), &ns(1, 50));
         let watched = sums.take_watched();
         let rows: Vec<_> = watched
             .rows
@@ -330,7 +330,7 @@ mod tests {
         let mut bytes = shared::bytes_of(&head).to_vec();
         bytes.extend([0; 48]);
         for len in 0..=bytes.len() {
-            sums.take_sample(&bytes[..len]);
+            sums.add_sample(&bytes[..len]);
         }
     }
 }
