@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::kernel::{KernelSymbols, kernel_release};
+use ProgramNeed::{Always, Present, Traced, Tree};
 
 /// Where the probe hooks in. All see the same shootdowns, with the same victims and causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +54,12 @@ const fn backend_program(
     BackendProgram { name, target, need }
 }
 
-const FORK_PROGRAM: BackendProgram = backend_program(
-    "sched_process_fork",
-    "sched_process_fork",
-    ProgramNeed::Tree,
-);
-const FREE_PROGRAM: BackendProgram = backend_program(
-    "sched_process_free",
-    "sched_process_free",
-    ProgramNeed::Tree,
-);
+const FORK_PROGRAM: BackendProgram =
+    backend_program("sched_process_fork", "sched_process_fork", Tree);
+const FREE_PROGRAM: BackendProgram =
+    backend_program("sched_process_free", "sched_process_free", Tree);
 
-const RENAME_PROGRAM: BackendProgram =
-    backend_program("task_rename", "task_rename", ProgramNeed::Traced);
+const RENAME_PROGRAM: BackendProgram = backend_program("task_rename", "task_rename", Traced);
 
 static RAW_TP_OBJECT: BackendObject = BackendObject {
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/shootdown.bpf.o")),
@@ -73,17 +67,9 @@ static RAW_TP_OBJECT: BackendObject = BackendObject {
         FORK_PROGRAM,
         FREE_PROGRAM,
         RENAME_PROGRAM,
-        backend_program(
-            "csd_function_exit",
-            "csd_function_exit",
-            ProgramNeed::Always,
-        ),
-        backend_program(
-            "csd_function_entry",
-            "csd_function_entry",
-            ProgramNeed::Always,
-        ),
-        backend_program("csd_queue_cpu", "csd_queue_cpu", ProgramNeed::Always),
+        backend_program("csd_function_exit", "csd_function_exit", Always),
+        backend_program("csd_function_entry", "csd_function_entry", Always),
+        backend_program("csd_queue_cpu", "csd_queue_cpu", Always),
     ],
 };
 
@@ -98,22 +84,14 @@ static FENTRY_OBJECT: BackendObject = BackendObject {
         FORK_PROGRAM,
         FREE_PROGRAM,
         RENAME_PROGRAM,
-        backend_program("flush_ends", FLUSH_FUNCTION, ProgramNeed::Always),
-        backend_program("flush_begins", FLUSH_FUNCTION, ProgramNeed::Always),
-        backend_program(
-            "kernel_range_ends",
-            FLUSH_RANGE_FUNCTION,
-            ProgramNeed::Present,
-        ),
-        backend_program(
-            "kernel_range_begins",
-            FLUSH_RANGE_FUNCTION,
-            ProgramNeed::Present,
-        ),
-        backend_program("all_ends", FLUSH_ALL_FUNCTION, ProgramNeed::Present),
-        backend_program("all_begins", FLUSH_ALL_FUNCTION, ProgramNeed::Present),
-        backend_program("many_ends", SEND_FUNCTION, ProgramNeed::Always),
-        backend_program("many_begins", SEND_FUNCTION, ProgramNeed::Always),
+        backend_program("flush_ends", FLUSH_FUNCTION, Always),
+        backend_program("flush_begins", FLUSH_FUNCTION, Always),
+        backend_program("kernel_range_ends", FLUSH_RANGE_FUNCTION, Present),
+        backend_program("kernel_range_begins", FLUSH_RANGE_FUNCTION, Present),
+        backend_program("all_ends", FLUSH_ALL_FUNCTION, Present),
+        backend_program("all_begins", FLUSH_ALL_FUNCTION, Present),
+        backend_program("many_ends", SEND_FUNCTION, Always),
+        backend_program("many_begins", SEND_FUNCTION, Always),
     ],
 };
 
@@ -151,7 +129,7 @@ impl Backend {
             return Some(unknown);
         }
         let needed = self.bpf_object().programs.iter();
-        let needed = needed.filter(|p| p.need == ProgramNeed::Always);
+        let needed = needed.filter(|p| p.need == Always);
         match self {
             Self::RawTp => needed
                 .map(|p| p.target)

@@ -4,6 +4,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object};
 use quell_host::proc::Proc;
 
 use crate::error::{Error, Result};
+use crate::layout::{self, Pod};
 
 /// The maps that are read while the probe runs, each by its own descriptor.
 pub(crate) struct ProbeMaps {
@@ -63,21 +64,31 @@ pub(crate) fn read_value(map: &MapHandle, key: u32) -> Result<Vec<u8>> {
         .unwrap_or_default())
 }
 
+/// The value of each CPU at a key; none if there is no such key. `doing` is what can't be done if the map can't be read.
+pub(crate) fn read_per_cpu_values<T: Pod>(
+    map: &MapHandle,
+    key: &[u8],
+    doing: &'static str,
+) -> Result<Vec<T>> {
+    let values = map
+        .lookup_percpu(key, MapFlags::ANY)
+        .map_err(Error::load(doing))?;
+    let values = values.unwrap_or_default();
+    Ok(values
+        .iter()
+        .map(|bytes| layout::read_pod(bytes).unwrap_or_default())
+        .collect())
+}
+
 /// The addresses of a stack in a map of stacks, innermost first; none for a negative number, which the kernel gives where it
 /// kept no stack.
 pub(crate) fn stack_addresses(stacks: &MapHandle, id: i32) -> Result<Vec<u64>> {
     let Ok(id) = u32::try_from(id) else {
         return Ok(Vec::new());
     };
-    Ok(read_value(stacks, id)?
-        .chunks_exact(8)
-        .map(|w| {
-            let mut word = [0; 8];
-            word.copy_from_slice(w);
-            u64::from_ne_bytes(word)
-        })
-        .take_while(|&a| a != 0)
-        .collect())
+    let value = read_value(stacks, id)?;
+    let addresses = layout::words_of(&value);
+    Ok(addresses.take_while(|&address| address != 0).collect())
 }
 
 /// The size of a ring, a power of two of pages. It takes at most an eighth of the memory that is available, which is little in

@@ -1,6 +1,7 @@
 //! Gives every stack one number, the same for as long as the recording lasts.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use quell_event::NO_STACK;
 
@@ -27,13 +28,45 @@ struct UserStackKey {
     caller: u64,
 }
 
+/// The numbers of stacks, by what tells them apart. Most records have the stack of the one before, so that one is kept apart,
+/// where it is found without a hash.
+struct StackNumbers<K> {
+    numbers: HashMap<K, u32>,
+    last: Option<(K, u32)>,
+}
+
+impl<K> Default for StackNumbers<K> {
+    fn default() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            last: None,
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> StackNumbers<K> {
+    fn known_number(&mut self, key: K) -> Option<u32> {
+        if let Some((last, number)) = self.last
+            && last == key
+        {
+            return Some(number);
+        }
+        let number = *self.numbers.get(&key)?;
+        self.last = Some((key, number));
+        Some(number)
+    }
+
+    fn insert(&mut self, key: K, number: u32) {
+        self.numbers.insert(key, number);
+        self.last = Some((key, number));
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct StackInterner {
     next_id: u32,
-    kernel_ids: HashMap<i32, u32>,
-    user_ids: HashMap<UserStackKey, u32>,
-    last_user: Option<(UserStackKey, u32)>,
-    last_kernel: Option<(i32, u32)>,
+    kernel: StackNumbers<i32>,
+    user: StackNumbers<UserStackKey>,
     new_stacks: Vec<NewStack>,
 }
 
@@ -43,24 +76,11 @@ impl StackInterner {
         if kernel_id < 0 {
             return NO_STACK;
         }
-        if let Some((known, id)) = self.last_kernel
-            && known == kernel_id
-        {
+        if let Some(id) = self.kernel.known_number(kernel_id) {
             return id.cast_signed();
         }
-        let (next, new) = (&mut self.next_id, &mut self.new_stacks);
-        let id = *self.kernel_ids.entry(kernel_id).or_insert_with(|| {
-            let id = *next;
-            *next += 1;
-            new.push(NewStack {
-                id,
-                pid: None,
-                kernel_id,
-                caller: 0,
-            });
-            id
-        });
-        self.last_kernel = Some((kernel_id, id));
+        let id = self.add_new_stack(None, kernel_id, 0);
+        self.kernel.insert(kernel_id, id);
         id.cast_signed()
     }
 
@@ -68,7 +88,7 @@ impl StackInterner {
     pub(crate) fn intern_user(&mut self, pid: u32, kernel_id: i32, caller: u64) -> i32 {
         // A return address of user space has 47 or 56 bits, and nothing is mapped at the first page.
         let plausible = (0x1000..1 << 56).contains(&caller);
-        let caller = if plausible && self.user_ids.len() < MAX_STACKS_WITH_CALLER {
+        let caller = if plausible && self.user.numbers.len() < MAX_STACKS_WITH_CALLER {
             caller
         } else {
             0
@@ -78,28 +98,28 @@ impl StackInterner {
             kernel_id,
             caller,
         };
-        if let Some((known, id)) = self.last_user
-            && known == key
-        {
+        if let Some(id) = self.user.known_number(key) {
             return id.cast_signed();
         }
-        if self.user_ids.len() >= 2 * MAX_STACKS_WITH_CALLER && !self.user_ids.contains_key(&key) {
+        if self.user.numbers.len() >= 2 * MAX_STACKS_WITH_CALLER {
             return NO_STACK;
         }
-        let (next, new) = (&mut self.next_id, &mut self.new_stacks);
-        let id = *self.user_ids.entry(key).or_insert_with(|| {
-            let id = *next;
-            *next += 1;
-            new.push(NewStack {
-                id,
-                pid: Some(pid),
-                kernel_id,
-                caller,
-            });
-            id
-        });
-        self.last_user = Some((key, id));
+        let id = self.add_new_stack(Some(pid), kernel_id, caller);
+        self.user.insert(key, id);
         id.cast_signed()
+    }
+
+    /// Gives a stack the next number.
+    fn add_new_stack(&mut self, pid: Option<u32>, kernel_id: i32, caller: u64) -> u32 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.new_stacks.push(NewStack {
+            id,
+            pid,
+            kernel_id,
+            caller,
+        });
+        id
     }
 
     pub(crate) fn take_new(&mut self) -> Vec<NewStack> {

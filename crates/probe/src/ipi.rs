@@ -154,12 +154,11 @@ impl IpiWatch {
                 stall_ns: counts.stall_ns,
             });
         }
-        let healths = self
-            .healths
-            .lookup_percpu(&shared::ONLY_KEY.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::load("read the counts of function calls"))?;
-        for cpu in healths.unwrap_or_default() {
-            let health: CallHealth = shared::read_pod(&cpu).unwrap_or_default();
+        let only_key = shared::ONLY_KEY.to_ne_bytes();
+        let doing = "read the counts of function calls";
+        let healths: Vec<CallHealth> =
+            bpf_maps::read_per_cpu_values(&self.healths, &only_key, doing)?;
+        for health in healths {
             calls.lost += health.lost;
             calls.own += health.own;
         }

@@ -26,6 +26,12 @@ pub(crate) fn bytes_of<T: Pod>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
+/// The 64-bit words of a value or record, such as addresses; bytes behind the last whole word are left out.
+pub(crate) fn words_of(bytes: &[u8]) -> impl DoubleEndedIterator<Item = u64> + Clone {
+    let (words, _rest) = bytes.as_chunks::<8>();
+    words.iter().copied().map(u64::from_ne_bytes)
+}
+
 macro_rules! pod {
     ($($(#[$meta:meta])* struct $name:ident { $($field:ident: $ty:ty,)+ })+) => {
         $(

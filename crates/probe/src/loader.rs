@@ -363,11 +363,6 @@ impl Probe {
         self.unwind
     }
 
-    /// The names of the kernel's functions, looked up once for all.
-    pub(crate) fn causes(&self) -> Rc<RefCell<Causes>> {
-        Rc::clone(&self.causes)
-    }
-
     /// How long the probe has counted, ns.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {

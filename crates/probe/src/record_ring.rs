@@ -1,5 +1,8 @@
 //! Reading a ring of records: without waiting, and never so much at once that the reader does nothing else.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::error::{Error, Result};
@@ -13,7 +16,7 @@ impl RecordRing {
     /// # Errors
     ///
     /// If the ring can't be mapped.
-    pub(crate) fn new(map: &MapHandle, mut take: impl FnMut(&[u8]) + 'static) -> Result<Self> {
+    fn new(map: &MapHandle, mut take: impl FnMut(&[u8]) + 'static) -> Result<Self> {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(map, move |bytes| {
@@ -25,6 +28,27 @@ impl RecordRing {
             .build()
             .map_err(Error::load("map the ring of records"))?;
         Ok(Self(ring))
+    }
+
+    /// Maps the ring. Each record goes to `add_record`, with `receiver` lent to it.
+    ///
+    /// A receiver that somebody has borrowed while the ring is read would miss the record. Nobody has: whoever calls
+    /// [`Self::read_records`] owns both, and gives its own borrows back before.
+    ///
+    /// # Errors
+    ///
+    /// If the ring can't be mapped.
+    pub(crate) fn with_receiver<T: 'static>(
+        map: &MapHandle,
+        receiver: &Rc<RefCell<T>>,
+        add_record: impl Fn(&mut T, &[u8]) + 'static,
+    ) -> Result<Self> {
+        let receiver = Rc::clone(receiver);
+        Self::new(map, move |bytes| {
+            if let Ok(mut receiver) = receiver.try_borrow_mut() {
+                add_record(&mut receiver, bytes);
+            }
+        })
     }
 
     /// Passes on the records that are there, at most so many; true if there may be more.

@@ -47,13 +47,8 @@ impl ShootdownRecords {
             sink,
             incomplete: 0,
         }));
-        let joiner_of_reader = Rc::clone(&joiner);
-        let ring = RecordRing::new(&probe.maps.records, move |bytes| {
-            // Nobody else borrows the joiner while the ring is read: the methods of this type give it back before they read.
-            if let Ok(mut joiner) = joiner_of_reader.try_borrow_mut() {
-                joiner.add_record(bytes);
-            }
-        })?;
+        let ring =
+            RecordRing::with_receiver(&probe.maps.records, &joiner, RoundJoiner::add_record)?;
         Ok(Self { ring, joiner })
     }
 

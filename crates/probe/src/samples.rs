@@ -54,16 +54,14 @@ impl ShootdownSamples {
     /// If the ring can't be mapped.
     pub fn new(probe: &Probe) -> Result<Self> {
         let read = Rc::new(RefCell::new(Vec::new()));
-        let sink = Rc::clone(&read);
-        let ring = RecordRing::new(&probe.maps.records, move |bytes| {
-            let sample = layout::read_pod::<SampleRecord>(bytes);
-            // The list is never borrowed while the ring is read, for take_samples() gives it back before it reads again.
-            if let (Some(sample), Ok(mut read)) = (sample, sink.try_borrow_mut())
-                && sample.kind == RECORD_SAMPLE
-            {
-                read.push(sample);
-            }
-        })?;
+        let ring = RecordRing::with_receiver(
+            &probe.maps.records,
+            &read,
+            |read: &mut Vec<SampleRecord>, bytes| {
+                let sample = layout::read_pod::<SampleRecord>(bytes);
+                read.extend(sample.filter(|sample| sample.kind == RECORD_SAMPLE));
+            },
+        )?;
         Ok(Self {
             ring,
             read,

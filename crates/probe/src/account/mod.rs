@@ -18,7 +18,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapHandle, Object, ObjectBuilder};
 use quell_event::Account;
 use quell_event::trace::{StackCost, TracedStack};
 
@@ -161,18 +161,10 @@ impl Accounting {
         ))?;
         let totals = Rc::new(RefCell::new(AccountTotals::new(
             bpf_maps::open_map(&object, "wait_stacks")?,
-            probe.causes(),
+            Rc::clone(&probe.causes),
         )));
-        let totals_of_reader = Rc::clone(&totals);
-        let ring = RecordRing::new(
-            &bpf_maps::open_map(&object, "account_records")?,
-            move |bytes| {
-                // Nobody else borrows the totals while the ring is read.
-                if let Ok(mut totals) = totals_of_reader.try_borrow_mut() {
-                    totals.add_record(bytes);
-                }
-            },
-        )?;
+        let records = bpf_maps::open_map(&object, "account_records")?;
+        let ring = RecordRing::with_receiver(&records, &totals, AccountTotals::add_record)?;
         let pieces = unwinds.then(|| StackPieces::new(&object)).transpose()?;
         let mut links = Vec::new();
         for (name, tracepoint) in ACCOUNT_PROGRAMS.iter().filter(|(_, t)| is_there(t)) {
@@ -300,12 +292,11 @@ impl Accounting {
         account.sees_holders = self.sees_holders;
         account.wrong_stacks = self.pieces.as_ref().map_or(0, StackPieces::wrong_count);
         thread_clocks::add_living_threads(&mut account, &self.clocks, now)?;
-        let healths = self
-            .healths
-            .lookup_percpu(&shared::ONLY_KEY.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::load("read what the account lost"))?;
-        for cpu in healths.unwrap_or_default() {
-            let health: AccountHealth = shared::read_pod(&cpu).unwrap_or_default();
+        let only_key = shared::ONLY_KEY.to_ne_bytes();
+        let doing = "read what the account lost";
+        let healths: Vec<AccountHealth> =
+            bpf_maps::read_per_cpu_values(&self.healths, &only_key, doing)?;
+        for health in healths {
             account.lost_samples += health.lost_samples;
             account.lost_waits += health.lost_waits;
             account.lost_wait_ns += health.lost_wait_ns;

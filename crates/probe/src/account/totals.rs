@@ -193,9 +193,7 @@ impl AccountTotals {
         let frames = bytes
             .get(size_of::<AccountSampleHead>()..)
             .unwrap_or_default();
-        let mut frames = frames
-            .chunks_exact(8)
-            .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
+        let mut frames = shared::words_of(frames);
         let kernel: Box<[u64]> = frames.by_ref().take(head.kernel_frames.into()).collect();
         let process = self.processes.named_row_mut(head.tgid, Comm(head.comm));
         process.samples += 1;

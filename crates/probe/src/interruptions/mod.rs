@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapHandle, Object, ObjectBuilder};
 use quell_event::{Backtraces, Interruption, InterruptionKind};
 
 use crate::bpf_maps;
@@ -108,18 +108,13 @@ impl Interruptions {
             "load the eBPF programs of interruptions",
         ))?;
         let seen = Rc::new(RefCell::new(SeenInterruptions::default()));
-        let seen_by_reader = Rc::clone(&seen);
-        let ring = RecordRing::new(
-            &bpf_maps::open_map(&object, "interruptions")?,
-            move |bytes| {
-                // Nobody else borrows the interruptions while the ring is read.
-                if let (Some(record), Ok(mut seen)) =
-                    (shared::read_pod(bytes), seen_by_reader.try_borrow_mut())
-                {
+        let records = bpf_maps::open_map(&object, "interruptions")?;
+        let ring =
+            RecordRing::with_receiver(&records, &seen, |seen: &mut SeenInterruptions, bytes| {
+                if let Some(record) = shared::read_pod(bytes) {
                     seen.add_record(&record);
                 }
-            },
-        )?;
+            })?;
         let mut watch = Self {
             links: Vec::new(),
             ring,
@@ -193,16 +188,10 @@ impl Interruptions {
     ///
     /// If the counts can't be read.
     pub fn lost(&self) -> Result<u64> {
-        let cpus = self
-            .losses
-            .lookup_percpu(&shared::ONLY_KEY.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::load("read what was lost of interruptions"))?;
-        let cpus = cpus.unwrap_or_default();
-        let lost = cpus.iter().map(|cpu| {
-            let lost: LostCounts = shared::read_pod(cpu).unwrap_or_default();
-            lost.records + lost.askers
-        });
-        Ok(lost.sum())
+        let only_key = shared::ONLY_KEY.to_ne_bytes();
+        let doing = "read what was lost of interruptions";
+        let cpus: Vec<LostCounts> = bpf_maps::read_per_cpu_values(&self.losses, &only_key, doing)?;
+        Ok(cpus.iter().map(|lost| lost.records + lost.askers).sum())
     }
 }
 

@@ -235,11 +235,7 @@ fn add_unseen(tally: &mut Tally) {
 
 /// Adds one CPU's `struct hist`, which is the buckets and then the maximum.
 fn add_histogram(hist: &mut Histogram, bytes: &[u8]) {
-    let words = bytes.chunks_exact(8).map(|w| {
-        let mut word = [0; 8];
-        word.copy_from_slice(w);
-        u64::from_ne_bytes(word)
-    });
+    let words = layout::words_of(bytes);
     let max = words.clone().next_back().unwrap_or(0);
     hist.add_counts(words.take(quell_event::histogram::BUCKET_COUNT), max);
 }

@@ -125,8 +125,6 @@ impl StackPiece {
         let (walked, stack) = bytes
             .get(size_of::<PieceHead>()..)?
             .split_at_checked(MAX_WALKED_FRAMES * size_of::<u64>())?;
-        let words = walked.chunks_exact(size_of::<u64>());
-        let words = words.filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)));
         Some(Self {
             number: head.number.cast_signed(),
             pid: head.tgid,
@@ -144,7 +142,7 @@ impl StackPiece {
             },
             bp: head.bp,
             caller: head.caller,
-            walked: words
+            walked: layout::words_of(walked)
                 .take(head.frames.into())
                 .take_while(|&word| word != 0)
                 .collect(),
@@ -259,16 +257,16 @@ impl StackPieces {
     /// If the ring can't be mapped.
     pub(crate) fn new(object: &Object) -> Result<Self> {
         let arrived = Rc::new(RefCell::new(ArrivedPieces::default()));
-        let arrived_at_reader = Rc::clone(&arrived);
-        let ring = RecordRing::new(&bpf_maps::open_map(object, "stack_pieces")?, move |bytes| {
-            // Nobody else borrows the arrived pieces while the ring is read.
-            if let (Some(piece), Ok(mut arrived)) =
-                (StackPiece::read(bytes), arrived_at_reader.try_borrow_mut())
-            {
-                arrived.new_count += u32::from(piece.kind == PieceKind::New);
-                arrived.pieces.push(piece);
-            }
-        })?;
+        let ring = RecordRing::with_receiver(
+            &bpf_maps::open_map(object, "stack_pieces")?,
+            &arrived,
+            |arrived: &mut ArrivedPieces, bytes| {
+                if let Some(piece) = StackPiece::read(bytes) {
+                    arrived.new_count += u32::from(piece.kind == PieceKind::New);
+                    arrived.pieces.push(piece);
+                }
+            },
+        )?;
         Ok(Self {
             ring,
             known: bpf_maps::open_map(object, "known_stacks")?,

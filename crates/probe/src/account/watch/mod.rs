@@ -85,17 +85,9 @@ impl MachineWatch {
         let mut object = open.load().map_err(Error::from_program_load(
             "load the eBPF programs of the account",
         ))?;
-        let sums = Rc::new(RefCell::new(WatchSums::new(probe.causes())));
-        let sums_of_reader = Rc::clone(&sums);
-        let ring = RecordRing::new(
-            &bpf_maps::open_map(&object, "watch_samples")?,
-            move |bytes| {
-                // Nobody else borrows the sums while the ring is read.
-                if let Ok(mut sums) = sums_of_reader.try_borrow_mut() {
-                    sums.add_sample(bytes);
-                }
-            },
-        )?;
+        let sums = Rc::new(RefCell::new(WatchSums::new(Rc::clone(&probe.causes))));
+        let samples = bpf_maps::open_map(&object, "watch_samples")?;
+        let ring = RecordRing::with_receiver(&samples, &sums, WatchSums::add_sample)?;
         let mut sleeps_link = None;
         if sleeps {
             let found = object.progs_mut().find(|p| p.name() == "watch_switch");
@@ -147,13 +139,12 @@ impl MachineWatch {
         let mut watched = self.sums.borrow_mut().take_watched();
         watched.period_ns = self.period_ns;
         watched.sees_sleeps = self.sleeps_link.is_some();
-        let healths = self
-            .healths
-            .lookup_percpu(&shared::ONLY_KEY.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::load("read what the account lost"))?;
+        let only_key = shared::ONLY_KEY.to_ne_bytes();
+        let doing = "read what the account lost";
+        let cpus: Vec<WatchHealth> =
+            bpf_maps::read_per_cpu_values(&self.healths, &only_key, doing)?;
         let mut health = WatchHealth::default();
-        for cpu in healths.unwrap_or_default() {
-            let cpu: WatchHealth = shared::read_pod(&cpu).unwrap_or_default();
+        for cpu in cpus {
             health.lost_samples += cpu.lost_samples;
             health.lost_sleeps += cpu.lost_sleeps;
         }
@@ -183,9 +174,7 @@ impl MachineWatch {
             let Some(stack) = read(&self.stacks, &key)? else {
                 continue;
             };
-            let mut words = stack
-                .chunks_exact(8)
-                .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
+            let mut words = shared::words_of(&stack);
             let depth = usize::try_from(words.next().unwrap_or(0)).unwrap_or(0);
             if let Some(name) = key.first_chunk().copied().map(u64::from_ne_bytes) {
                 sums.learn_stack(name, words.take(depth).collect());

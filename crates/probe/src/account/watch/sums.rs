@@ -84,9 +84,7 @@ impl WatchSums {
         let frames = bytes
             .get(size_of::<WatchSampleHead>()..)
             .unwrap_or_default();
-        let mut frames = frames
-            .chunks_exact(8)
-            .filter_map(|b| b.try_into().ok().map(u64::from_ne_bytes));
+        let mut frames = shared::words_of(frames);
         let kernel: Vec<u64> = frames.by_ref().take(head.kernel_frames.into()).collect();
         let Some(mechanism) = self.sample_mechanism(&kernel, head.nr) else {
             return;
