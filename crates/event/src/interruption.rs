@@ -2,43 +2,35 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a thread did not run for a moment. The order is that of precedence: where several lie in one gap, the
-/// first is its class, for the others are part of it or small beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum InterruptionKind {
-    /// Another thread ran on its CPU, against its will.
-    Sched,
-    /// A page fault of its own, with the waits in it.
-    Fault,
-    /// The handler of a shootdown.
-    Tlb,
-    /// Another function that another CPU made this one run.
-    Callfn,
-    /// A device, or another of the kernel's vectors.
-    Irq,
-    /// The CPU's own timer, with the kernel's work on that occasion.
-    Timer,
-    /// The interrupt of function calls, whatever ran in it: alone where another one had done the work.
-    Vector,
-    /// Work that an interrupt has left over, with interrupts on again: packets, timers of programs, RCU.
-    Softirq,
+use crate::named_enum;
+
+named_enum! {
+    /// Why a thread did not run for a moment. The order is that of precedence: where several lie in one gap, the
+    /// first is its class, for the others are part of it or small beside it. It is also the order of the probe's numbers, from 0
+    /// (`bpf/interruptions.h`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum InterruptionKind with serde {
+        /// Another thread ran on its CPU, against its will.
+        Sched = "sched",
+        /// A page fault of its own, with the waits in it.
+        Fault = "fault",
+        /// The handler of a shootdown.
+        Tlb = "tlb",
+        /// Another function that another CPU made this one run.
+        Callfn = "callfn",
+        /// A device, or another of the kernel's vectors.
+        Irq = "irq",
+        /// The CPU's own timer, with the kernel's work on that occasion.
+        Timer = "timer",
+        /// The interrupt of function calls, whatever ran in it: alone where another one had done the work.
+        Vector = "vector",
+        /// Work that an interrupt has left over, with interrupts on again: packets, timers of programs, RCU.
+        Softirq = "softirq",
+    }
 }
 
 impl InterruptionKind {
-    /// All, in the order of precedence, which is that of the probe's numbers (`bpf/interruptions.h`).
-    pub const ALL: [Self; 8] = [
-        Self::Sched,
-        Self::Fault,
-        Self::Tlb,
-        Self::Callfn,
-        Self::Irq,
-        Self::Timer,
-        Self::Vector,
-        Self::Softirq,
-    ];
-
-    /// The kind with the probe's number.
+    /// Returns the kind with this number in the probe's records; `None` for a number that it doesn't use.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()

@@ -9,48 +9,49 @@ use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
-use crate::text;
+use crate::{named_enum, text};
 
-/// The kind of a function's work, of a closed set; docs/ipi.md says where each kind comes from.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum CallKind {
-    /// A flush of user memory.
-    Shootdown,
-    /// A flush of the kernel's own mappings: vmalloc, modules, eBPF.
-    VmapFlush,
-    /// membarrier(2).
-    Membarrier,
-    /// The kernel changes its own code: static keys, ftrace, kprobes, eBPF.
-    TextPatching,
-    /// Read-copy-update: expedited grace periods, rcu_barrier().
-    Rcu,
-    /// Performance counters of other CPUs.
-    Perf,
-    /// CPU caches: write-back and invalidate, memory types of pages.
-    Cache,
-    /// Model-specific registers of other CPUs, and values that are read from them.
-    Msr,
-    /// A thread is woken on another CPU.
-    WakeUp,
-    /// The scheduler, other than wake-ups.
-    Scheduler,
-    /// Timers and clocks.
-    Timer,
-    /// Completions of block I/O.
-    Block,
-    /// Network packets that are handed on.
-    Network,
-    /// Virtual machines that run here.
-    Virtualisation,
-    /// Work that is queued to run as an interrupt.
-    IrqWork,
-    /// Any other; also a kind that a later quell knows.
-    #[default]
-    #[serde(other)]
-    Other,
+named_enum! {
+    /// The kind of a function's work, of a closed set; docs/ipi.md says where each kind comes from.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    )]
+    pub enum CallKind with serde {
+        /// A flush of user memory.
+        Shootdown = "shootdown",
+        /// A flush of the kernel's own mappings: vmalloc, modules, eBPF.
+        VmapFlush = "vmap-flush",
+        /// membarrier(2).
+        Membarrier = "membarrier",
+        /// The kernel changes its own code: static keys, ftrace, kprobes, eBPF.
+        TextPatching = "text-patching",
+        /// Read-copy-update: expedited grace periods, rcu_barrier().
+        Rcu = "rcu",
+        /// Performance counters of other CPUs.
+        Perf = "perf",
+        /// CPU caches: write-back and invalidate, memory types of pages.
+        Cache = "cache",
+        /// Model-specific registers of other CPUs, and values that are read from them.
+        Msr = "msr",
+        /// A thread is woken on another CPU.
+        WakeUp = "wake-up",
+        /// The scheduler, other than wake-ups.
+        Scheduler = "scheduler",
+        /// Timers and clocks.
+        Timer = "timer",
+        /// Completions of block I/O.
+        Block = "block",
+        /// Network packets that are handed on.
+        Network = "network",
+        /// Virtual machines that run here.
+        Virtualisation = "virtualisation",
+        /// Work that is queued to run as an interrupt.
+        IrqWork = "irq-work",
+        /// Any other; also a kind that a later quell knows.
+        #[default]
+        #[serde(other)]
+        Other = "other",
+    }
 }
 
 /// The kind of a function follows from the beginning of its name; the longest stands first where one begins another. The names are
@@ -108,29 +109,6 @@ impl CallKind {
             Some(&(_, kind)) => kind,
             None if irq_work => Self::IrqWork,
             None => Self::Other,
-        }
-    }
-
-    /// As it is written.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shootdown => "shootdown",
-            Self::VmapFlush => "vmap-flush",
-            Self::Membarrier => "membarrier",
-            Self::TextPatching => "text-patching",
-            Self::Rcu => "rcu",
-            Self::Perf => "perf",
-            Self::Cache => "cache",
-            Self::Msr => "msr",
-            Self::WakeUp => "wake-up",
-            Self::Scheduler => "scheduler",
-            Self::Timer => "timer",
-            Self::Block => "block",
-            Self::Network => "network",
-            Self::Virtualisation => "virtualisation",
-            Self::IrqWork => "irq-work",
-            Self::Other => "other",
         }
     }
 }
@@ -331,8 +309,7 @@ mod tests {
     /// Check that every kind is written in JSON by its name.
     #[test]
     fn kinds_are_written_by_name() {
-        let kinds = KIND_BY_FUNCTION_PREFIX.iter().map(|&(_, kind)| kind);
-        for kind in kinds.chain([CallKind::IrqWork, CallKind::Other]) {
+        for kind in CallKind::ALL {
             let json = serde_json::to_string(&kind).unwrap();
             assert_eq!(json, format!("\"{}\"", kind.name()));
             assert_eq!(serde_json::from_str::<CallKind>(&json).unwrap(), kind);

@@ -1,112 +1,85 @@
 //! Mechanisms, the work on which the kernel spends a program's time: a closed set, so that scripts, dashboards and remedies can rely on it.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::named_enum;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-
-/// Declares the set once, so that a name and its documentation can't drift apart.
-macro_rules! mechanisms {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// The work on which memory management spent CPU time, or for which it made a thread sleep.
-        ///
-        /// The names are part of the contract: they never change once landed, more may be added.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum Mechanism {
-            $($(#[doc = $doc])+ $variant,)+
-        }
-
-        impl Mechanism {
-            /// Every member, in the order of the documentation.
-            pub const ALL: &'static [Mechanism] = &[$(Mechanism::$variant,)+];
-
-            /// The stable name, such as `fault.anon`.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Mechanism::$variant => $name,)+ }
-            }
-
-            /// One or two sentences of documentation: the work of the kernel, and for whom it does it.
-            #[must_use]
-            pub fn describe(self) -> &'static str {
-                match self { $(Mechanism::$variant => concat!($($doc, "\n",)+),)+ }
-            }
-        }
-    };
-}
-
-mechanisms! {
-    /// The first touch of an anonymous page, without the zeroing of it.
-    FaultAnon = "fault.anon",
-    /// The first touch of an anonymous huge page, or of one of hugetlbfs, without the zeroing of it.
-    FaultHuge = "fault.huge",
-    /// A page of a file or of shared memory that is in memory is mapped.
-    FaultFile = "fault.file",
-    /// A page of a file has to be read first.
-    FaultMajor = "fault.major",
-    /// The first write to a shared page, which is copied: after fork, or after a read of untouched memory.
-    FaultCow = "fault.cow",
-    /// A page comes back from swap.
-    FaultSwap = "fault.swap",
-    /// The way into a page fault and out of it, which is the same for all kinds; also faults of no other kind.
-    FaultEntry = "fault.entry",
-    /// Pages are filled with zeros before a program gets them, mostly within a fault.
-    Zeroing = "zeroing",
-    /// A mapping is made: `mmap(2)`, with what it replaces.
-    Map = "map",
-    /// A mapping is removed and its pages are freed: `munmap(2)`, also `free(3)` of a large block.
-    Unmap = "unmap",
-    /// `madvise(2)` of any kind, with the pages that it frees.
-    Advise = "advise",
-    /// Protection changes: `mprotect(2)`, `pkey_mprotect(2)`.
-    Protect = "protect",
-    /// A mapping moves or changes its length: `mremap(2)`.
-    Remap = "remap",
-    /// The heap grows or shrinks: `brk(2)`.
-    Brk = "brk",
-    /// Pages are locked into memory or made ready early: `mlock(2)`, MAP_POPULATE.
-    Populate = "populate",
-    /// The page tables of a process are copied for its child: `fork(2)`.
-    Fork = "fork",
-    /// The address space of a process that ends is torn down.
-    Exit = "exit",
-    /// The old address space is torn down by `execve(2)`, and the new one is made.
-    Exec = "exec",
-    /// The culprit of a shootdown looks for the CPUs that have to flush their TLBs, interrupts them and waits until they have.
-    ShootdownWait = "shootdown.wait",
-    /// A CPU is interrupted by a shootdown: hits times what one takes on this machine.
-    ShootdownHit = "shootdown.hit",
-    /// A thread waits for the lock of an address space or of one of its mappings, spinning or asleep.
-    LockMmap = "lock.mmap",
-    /// A thread waits for the lock of what maps a file or an anonymous page: fork, exit, reclaim and migration take it.
-    LockRmap = "lock.rmap",
-    /// A thread that needs memory frees some of others first: also for the limit of its cgroup.
-    ReclaimDirect = "reclaim.direct",
-    /// A thread that needs a large page moves others out of the way first.
-    CompactDirect = "compact.direct",
-    /// A writer waits until dirty pages are written, or for a page that is being written.
-    Writeback = "writeback",
-    /// Pages are moved: NUMA balancing, `move_pages(2)`, contiguous allocations, and who waits for it.
-    Migrate = "migrate",
-    /// Pages are collapsed into a huge page on request: `madvise(MADV_COLLAPSE)`.
-    Collapse = "collapse",
-    /// A fault that another thread handles by userfaultfd.
-    Userfault = "userfault",
-    /// Mappings and pages are looked at: `smaps`, `pagemap`, `clear_refs`, `mincore(2)`.
-    Inspect = "inspect",
-    /// The kernel's thread that frees memory in the background.
-    Kswapd = "kswapd",
-    /// The kernel's thread that makes room for large pages in the background.
-    Kcompactd = "kcompactd",
-    /// The kernel's thread that collapses pages into huge pages.
-    Khugepaged = "khugepaged",
-    /// The kernel's thread that merges equal pages.
-    Ksmd = "ksmd",
-    /// The kernel's threads that watch which memory is used (DAMON).
-    Kdamond = "kdamond",
-    /// The kernel's threads that write dirty pages.
-    Flusher = "flusher",
+named_enum! {
+    /// The work on which memory management spent CPU time, or for which it made a thread sleep.
+    ///
+    /// The names are part of the contract: they never change once landed, more may be added.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum Mechanism documented as "a mechanism" {
+        /// The first touch of an anonymous page, without the zeroing of it.
+        FaultAnon = "fault.anon",
+        /// The first touch of an anonymous huge page, or of one of hugetlbfs, without the zeroing of it.
+        FaultHuge = "fault.huge",
+        /// A page of a file or of shared memory that is in memory is mapped.
+        FaultFile = "fault.file",
+        /// A page of a file has to be read first.
+        FaultMajor = "fault.major",
+        /// The first write to a shared page, which is copied: after fork, or after a read of untouched memory.
+        FaultCow = "fault.cow",
+        /// A page comes back from swap.
+        FaultSwap = "fault.swap",
+        /// The way into a page fault and out of it, which is the same for all kinds; also faults of no other kind.
+        FaultEntry = "fault.entry",
+        /// Pages are filled with zeros before a program gets them, mostly within a fault.
+        Zeroing = "zeroing",
+        /// A mapping is made: `mmap(2)`, with what it replaces.
+        Map = "map",
+        /// A mapping is removed and its pages are freed: `munmap(2)`, also `free(3)` of a large block.
+        Unmap = "unmap",
+        /// `madvise(2)` of any kind, with the pages that it frees.
+        Advise = "advise",
+        /// Protection changes: `mprotect(2)`, `pkey_mprotect(2)`.
+        Protect = "protect",
+        /// A mapping moves or changes its length: `mremap(2)`.
+        Remap = "remap",
+        /// The heap grows or shrinks: `brk(2)`.
+        Brk = "brk",
+        /// Pages are locked into memory or made ready early: `mlock(2)`, MAP_POPULATE.
+        Populate = "populate",
+        /// The page tables of a process are copied for its child: `fork(2)`.
+        Fork = "fork",
+        /// The address space of a process that ends is torn down.
+        Exit = "exit",
+        /// The old address space is torn down by `execve(2)`, and the new one is made.
+        Exec = "exec",
+        /// The culprit of a shootdown looks for the CPUs that have to flush their TLBs, interrupts them and waits until they have.
+        ShootdownWait = "shootdown.wait",
+        /// A CPU is interrupted by a shootdown: hits times what one takes on this machine.
+        ShootdownHit = "shootdown.hit",
+        /// A thread waits for the lock of an address space or of one of its mappings, spinning or asleep.
+        LockMmap = "lock.mmap",
+        /// A thread waits for the lock of what maps a file or an anonymous page: fork, exit, reclaim and migration take it.
+        LockRmap = "lock.rmap",
+        /// A thread that needs memory frees some of others first: also for the limit of its cgroup.
+        ReclaimDirect = "reclaim.direct",
+        /// A thread that needs a large page moves others out of the way first.
+        CompactDirect = "compact.direct",
+        /// A writer waits until dirty pages are written, or for a page that is being written.
+        Writeback = "writeback",
+        /// Pages are moved: NUMA balancing, `move_pages(2)`, contiguous allocations, and who waits for it.
+        Migrate = "migrate",
+        /// Pages are collapsed into a huge page on request: `madvise(MADV_COLLAPSE)`.
+        Collapse = "collapse",
+        /// A fault that another thread handles by userfaultfd.
+        Userfault = "userfault",
+        /// Mappings and pages are looked at: `smaps`, `pagemap`, `clear_refs`, `mincore(2)`.
+        Inspect = "inspect",
+        /// The kernel's thread that frees memory in the background.
+        Kswapd = "kswapd",
+        /// The kernel's thread that makes room for large pages in the background.
+        Kcompactd = "kcompactd",
+        /// The kernel's thread that collapses pages into huge pages.
+        Khugepaged = "khugepaged",
+        /// The kernel's thread that merges equal pages.
+        Ksmd = "ksmd",
+        /// The kernel's threads that watch which memory is used (DAMON).
+        Kdamond = "kdamond",
+        /// The kernel's threads that write dirty pages.
+        Flusher = "flusher",
+    }
 }
 
 impl Mechanism {
@@ -139,45 +112,6 @@ impl Mechanism {
     }
 }
 
-impl fmt::Display for Mechanism {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// A name that is no mechanism.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownMechanism(pub String);
-
-impl fmt::Display for UnknownMechanism {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a mechanism", self.0)
-    }
-}
-
-impl std::error::Error for UnknownMechanism {}
-
-impl FromStr for Mechanism {
-    type Err = UnknownMechanism;
-
-    fn from_str(s: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.iter().copied().find(|m| m.name() == s);
-        found.ok_or_else(|| UnknownMechanism(s.to_owned()))
-    }
-}
-
-impl Serialize for Mechanism {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for Mechanism {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(D::Error::custom)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,11 +119,11 @@ mod tests {
     /// Check that every name parses back to its member and that no two share a name.
     #[test]
     fn names_round_trip() {
-        for (i, m) in Mechanism::ALL.iter().enumerate() {
-            assert_eq!(m.name().parse::<Mechanism>().as_ref(), Ok(m));
-            assert_eq!(*m as usize, i);
-            let json = serde_json::to_string(m).unwrap();
-            assert_eq!(serde_json::from_str::<Mechanism>(&json).unwrap(), *m);
+        for (i, m) in Mechanism::ALL.into_iter().enumerate() {
+            assert_eq!(m.name().parse(), Ok(m));
+            assert_eq!(m as usize, i);
+            let json = serde_json::to_string(&m).unwrap();
+            assert_eq!(serde_json::from_str::<Mechanism>(&json).unwrap(), m);
         }
     }
 

@@ -64,7 +64,6 @@ pub struct CulpritTally {
     /// Id in the cgroup v2 hierarchy.
     pub cgroup: u64,
     /// Why.
-    #[serde(with = "cause_name")]
     pub cause: Cause,
     /// The kernel function that says more, where the cause is `other`.
     #[serde(default, deserialize_with = "text::clean_optional_string")]
@@ -281,21 +280,6 @@ fn victim_identity(victim: &VictimTally) -> (u32, u64, bool, bool) {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(n: &u64) -> bool {
     *n == 0
-}
-
-/// Causes are written by name.
-mod cause_name {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::Cause;
-
-    pub(super) fn serialize<S: Serializer>(cause: &Cause, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(cause.name())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Cause, D::Error> {
-        String::deserialize(d)?.parse().map_err(D::Error::custom)
-    }
 }
 
 #[cfg(test)]

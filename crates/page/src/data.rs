@@ -112,8 +112,7 @@ fn used_causes(b: &Binner) -> Vec<Cause> {
             })
     };
     let seen = Cause::ALL
-        .iter()
-        .copied()
+        .into_iter()
         .filter(|&c| !b.timeline[c as usize].cells().is_empty());
     let mut used: Vec<Cause> = seen.collect();
     used.sort_by_key(|&c| (std::cmp::Reverse(total(c)), c));

@@ -201,7 +201,7 @@ impl<'a> RemedyCase<'a> {
     /// The part of this origin's memory that is not mappings of files, 0 to 1, by its shootdowns.
     #[must_use]
     pub fn part_kept(&self) -> f64 {
-        1.0 - self.part_of_files(Cause::ALL)
+        1.0 - self.part_of_files(&Cause::ALL)
     }
 
     /// [`RemedyCase::part_of_causes`] of calls that give memory back, and of the copies that go with it: of pages that were given back,

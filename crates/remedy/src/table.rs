@@ -67,7 +67,7 @@ pub fn table() -> Vec<ExpectedStop> {
     let mut rows = Vec::new();
     for (asker, found, caller) in usual_askers() {
         let (module, symbol) = caller.unzip();
-        for &cause in Cause::ALL {
+        for cause in Cause::ALL {
             let source = ShootdownSource {
                 cause,
                 caller_module: module.clone(),

@@ -10,81 +10,48 @@ use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Mechanism, Text};
+use crate::{Mechanism, Text, named_enum};
 pub use summary::AccountSummary;
 pub use summary_rows::{AccountCeiling, AdviceShare, HolderShare, MechanismRow, PartShare, WhoRow};
 pub use tlb::{CounterReading, TlbCounts, TlbMisses};
 
-/// A part of the work of a mechanism.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum MechanismPart {
-    /// Pages are taken from the free ones.
-    Alloc,
-    /// Pages are given back to the free ones.
-    Free,
-    /// A page is copied.
-    Copy,
-    /// Pages are charged to a control group.
-    Memcg,
-    /// Pages are put into the lists by which reclaim works.
-    Lru,
-    /// It is noted who maps a page.
-    Rmap,
-    /// Page tables are walked, filled and emptied.
-    Tables,
-    /// Mappings are found, made, joined and split.
-    Mappings,
-    /// The CPU's own TLB is flushed.
-    Flush,
-    /// A CPU spins for a lock that never sleeps.
-    Spin,
-    /// All else.
-    #[default]
-    Other,
+named_enum! {
+    /// A part of the work of a mechanism.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    )]
+    pub enum MechanismPart with serde {
+        /// Pages are taken from the free ones.
+        Alloc = "alloc",
+        /// Pages are given back to the free ones.
+        Free = "free",
+        /// A page is copied.
+        Copy = "copy",
+        /// Pages are charged to a control group.
+        Memcg = "memcg",
+        /// Pages are put into the lists by which reclaim works.
+        Lru = "lru",
+        /// It is noted who maps a page.
+        Rmap = "rmap",
+        /// Page tables are walked, filled and emptied.
+        Tables = "tables",
+        /// Mappings are found, made, joined and split.
+        Mappings = "mappings",
+        /// The CPU's own TLB is flushed.
+        Flush = "flush",
+        /// A CPU spins for a lock that never sleeps.
+        Spin = "spin",
+        /// All else.
+        #[default]
+        Other = "other",
+    }
 }
 
 impl MechanismPart {
-    /// Every member.
-    pub const ALL: &'static [Self] = &[
-        Self::Alloc,
-        Self::Free,
-        Self::Copy,
-        Self::Memcg,
-        Self::Lru,
-        Self::Rmap,
-        Self::Tables,
-        Self::Mappings,
-        Self::Flush,
-        Self::Spin,
-        Self::Other,
-    ];
-
     /// Returns the part of a name; a name that only a newer quell knows is [`MechanismPart::Other`].
     #[must_use]
     pub fn from_name(name: &str) -> Self {
-        let found = Self::ALL.iter().find(|part| part.name() == name);
-        found.copied().unwrap_or_default()
-    }
-
-    /// As it is written.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alloc => "alloc",
-            Self::Free => "free",
-            Self::Copy => "copy",
-            Self::Memcg => "memcg",
-            Self::Lru => "lru",
-            Self::Rmap => "rmap",
-            Self::Tables => "tables",
-            Self::Mappings => "mappings",
-            Self::Flush => "flush",
-            Self::Spin => "spin",
-            Self::Other => "other",
-        }
+        name.parse().unwrap_or_default()
     }
 }
 
@@ -117,42 +84,21 @@ pub struct AccountRow {
     pub longest_ns: u64,
 }
 
-/// How a lock was held that others waited for.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum HolderRole {
-    /// By one thread alone.
-    Alone,
-    /// By several that read: the one that is named came last.
-    Reader,
-    /// By several that read, and the one that is named waited to have it alone: for its sake one more reader had to wait.
-    Queued,
-    /// The lock was on its way from one to another.
-    #[default]
-    Unknown,
-}
-
-impl HolderRole {
-    /// Every member.
-    pub const ALL: &'static [Self] = &[Self::Alone, Self::Reader, Self::Queued, Self::Unknown];
-
-    /// As it is written.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alone => "alone",
-            Self::Reader => "reader",
-            Self::Queued => "queued",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Returns the role of a name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|role| role.name() == name)
+named_enum! {
+    /// How a lock was held that others waited for.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    )]
+    pub enum HolderRole with serde {
+        /// By one thread alone.
+        Alone = "alone",
+        /// By several that read: the one that is named came last.
+        Reader = "reader",
+        /// By several that read, and the one that is named waited to have it alone: for its sake one more reader had to wait.
+        Queued = "queued",
+        /// The lock was on its way from one to another.
+        #[default]
+        Unknown = "unknown",
     }
 }
 

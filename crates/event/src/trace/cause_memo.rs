@@ -49,10 +49,8 @@ mod tests {
     #[test]
     fn names_are_told_apart() {
         let mut memo = CauseMemo::default();
-        let mut names: Vec<(ByteArray, Cause)> = Cause::ALL
-            .iter()
-            .map(|&c| (ByteArray::from(c.name()), c))
-            .collect();
+        let mut names: Vec<(ByteArray, Cause)> =
+            Cause::ALL.map(|c| (ByteArray::from(c.name()), c)).to_vec();
         names.push((ByteArray::from("of a newer quell"), Cause::Other));
         names.push((ByteArray::from(vec![0xff, 0xfe]), Cause::Other));
         for _ in 0..3 {

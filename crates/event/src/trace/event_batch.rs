@@ -156,7 +156,7 @@ impl Default for TextCache {
         let nobody = (Comm::default(), ByteArray::from(""));
         Self {
             comms: HashMap::new(),
-            causes: Cause::ALL.iter().map(|c| c.name().into()).collect(),
+            causes: Cause::ALL.map(|c| c.name().into()).to_vec(),
             last: [nobody.clone(), nobody],
         }
     }

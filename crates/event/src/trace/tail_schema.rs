@@ -61,7 +61,7 @@ pub(super) fn event_schema() -> SchemaRef {
         Field::new("delay_ns", DataType::UInt32, false),
         Field::new("stall_ns", DataType::UInt32, false),
     ];
-    let names: Vec<&str> = Cause::ALL.iter().map(|c| c.name()).collect();
+    let names = Cause::ALL.map(Cause::name);
     let metadata = HashMap::from([
         (SCHEMA_KEY.to_owned(), TRACE_SCHEMA.to_owned()),
         (CAUSES_KEY.to_owned(), names.join(",")),

@@ -125,7 +125,7 @@ impl FlatRow for WaitRow {
             syscall: from.take_i16(),
             kernel_stack: from.take_i32(),
             user_stack: from.take_i32(),
-            role: HolderRole::from_name(&from.take_text()),
+            role: from.take_text().parse().ok(),
             holder_pid: from.take_u32(),
             holder_tid: from.take_u32(),
             holder_comm: comm_from_bytes(from.take_text().as_bytes()),

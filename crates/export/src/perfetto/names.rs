@@ -97,14 +97,11 @@ const UNKNOWN_MECHANISM_NAME: &str = "memory";
 
 /// The names that are known before the first row.
 pub(super) fn fixed_names() -> InternedData {
-    let causes = Cause::ALL
-        .iter()
-        .map(|c| intern_entry(of_cause(*c), c.name()));
-    let mechanisms = Mechanism::ALL
-        .iter()
-        .map(|m| intern_entry(of_mechanism(Some(*m)), m.name()));
+    let causes = Cause::ALL.map(|c| intern_entry(of_cause(c), c.name()));
+    let mechanisms = Mechanism::ALL.map(|m| intern_entry(of_mechanism(Some(m)), m.name()));
     InternedData {
         event_names: causes
+            .into_iter()
             .chain([intern_entry(of_stall(), STALL_NAME)])
             .chain([intern_entry(of_mechanism(None), UNKNOWN_MECHANISM_NAME)])
             .chain(mechanisms)

@@ -57,7 +57,7 @@ prop_compose! {
         t_ns in prop_oneof![0u64..START_NS * 2, START_NS..START_NS * 8, 0u64..1 << 50],
         wait_ns in prop_oneof![0u64..5_000, 0u64..1 << 43],
         (pid, comm, cpu) in (1u32..4, comm(), 0u16..4),
-        cause in prop::sample::select(Cause::ALL),
+        cause in prop::sample::select(&Cause::ALL),
         (start, pages) in (0u64..1 << 40, prop::option::of(1u64..99)),
         (kernel_stack, user_stack) in (-1i32..6, -1i32..6),
         victims in prop::collection::vec(victim(), 0..4),
@@ -145,8 +145,8 @@ prop_compose! {
     /// Of few threads, so that one has several at once, which a kernel can't do.
     fn wait()(
         t_ns in START_NS..START_NS + 10_000_000, wait_ns in 0_u64..2_000_000, tid in 1_u32..4, comm in comm(),
-        mechanism in prop::option::of(prop::sample::select(Mechanism::ALL)),
-        user_stack in -1i32..6, role in prop::option::of(prop::sample::select(HolderRole::ALL)),
+        mechanism in prop::option::of(prop::sample::select(&Mechanism::ALL)),
+        user_stack in -1i32..6, role in prop::option::of(prop::sample::select(&HolderRole::ALL)),
         holder_tid in 0_u32..4, doing in prop::sample::select(vec!["", "mmap of 1 page", "write /proc/1/clear_refs"]),
     ) -> WaitRow {
         let has_holder = role.is_some() && holder_tid != 0;
@@ -163,7 +163,7 @@ prop_compose! {
 prop_compose! {
     fn sample()(
         t_ns in START_NS..START_NS + 10_000_000_000, samples in 1_u32..9, tid in 1_u32..4, comm in comm(),
-        mechanism in prop::option::of(prop::sample::select(Mechanism::ALL)), user_stack in -1i32..6,
+        mechanism in prop::option::of(prop::sample::select(&Mechanism::ALL)), user_stack in -1i32..6,
     ) -> SampleRow {
         let samples = if mechanism.is_some() { 1 } else { samples };
         SampleRow { t_ns, samples, pid: 9, tid, comm, mechanism, user_stack, ..SampleRow::default() }

@@ -89,7 +89,7 @@ proptest! {
     fn causes_are_exact(rows in rows()) {
         let mut b = binned(&rows, TIGHT);
         b.fit_limits(&AnyNames);
-        for &cause in Cause::ALL {
+        for cause in Cause::ALL {
             let exact = amounts(rows.iter().filter(|r| r.cause == cause));
             let (mut bins, mut steps) = ([0; 4], [0; 4]);
             add(b.timeline[cause as usize].cells(), &mut bins);

@@ -122,11 +122,11 @@ impl HostState<'_> {
         );
         // All mechanisms are there from the start, but for the one that no sample can be of.
         let sampled = Mechanism::ALL
-            .iter()
-            .filter(|m| **m != Mechanism::ShootdownHit);
+            .into_iter()
+            .filter(|m| *m != Mechanism::ShootdownHit);
         for mechanism in sampled {
             let labels = [("mechanism", mechanism.name())];
-            let of = memory.get(mechanism).copied().unwrap_or_default();
+            let of = memory.get(&mechanism).copied().unwrap_or_default();
             times.push(&labels, SeriesValue::Nanos(of.cpu_ns));
             if self.totals.sees_sleeps {
                 blocked.push(&labels, SeriesValue::Nanos(of.blocked_ns));
@@ -151,7 +151,7 @@ impl HostState<'_> {
         // All causes are there from the start: to a server the first value of a new counter is no growth.
         for cause in Cause::ALL {
             let labels = [("cause", cause.name())];
-            let counts = totals.cause_counts(*cause);
+            let counts = totals.cause_counts(cause);
             shootdowns.push(&labels, SeriesValue::Count(counts.shootdowns));
             victims.push(&labels, SeriesValue::Count(counts.victims));
             waits.push(&labels, SeriesValue::Nanos(counts.wait_ns));
@@ -234,7 +234,7 @@ impl HostState<'_> {
             let labels = [("cause", cause.name())];
             hits.push(
                 &labels,
-                SeriesValue::Count(guarded.cause_counts(*cause).victims),
+                SeriesValue::Count(guarded.cause_counts(cause).victims),
             );
         }
         all.push(hits);

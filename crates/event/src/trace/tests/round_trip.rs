@@ -38,7 +38,7 @@ prop_compose! {
         (t_ns, wait_ns) in (0..=i64::MAX as u64, 0..=i64::MAX as u64),
         (pid, tid, cpu, cgroup) in any::<(u32, u32, u16, u64)>(),
         comm in comms(),
-        cause in proptest::sample::select(Cause::ALL),
+        cause in proptest::sample::select(&Cause::ALL),
         syscall in any::<i16>(),
         (start, end, full, own_mm) in any::<(u64, u64, bool, bool)>(),
         (kernel_stack, user_stack) in any::<(i32, i32)>(),
