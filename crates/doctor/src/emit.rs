@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use quell_event::named_enum;
 use quell_event::text::is_plain;
 use quell_remedy::quote;
 
 use crate::finding::{Finding, FindingStatus, Severity};
 use crate::fix::{Fix, shell_argument};
-use crate::named_set::named_set;
 
-named_set! {
+named_enum! {
     /// Where fixes go.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    FixFormat {
+    pub enum FixFormat {
         /// A file for /etc/sysctl.d.
         Sysctl = "sysctl",
         /// A file for /etc/tmpfiles.d.

@@ -1,9 +1,9 @@
 //! The findings of rules.
 
+use quell_event::named_enum;
 use serde::Serialize;
 
 use crate::fix::Fix;
-use crate::named_set::named_set;
 
 /// Whether something is amiss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -17,11 +17,10 @@ pub enum FindingStatus {
     Hazard,
 }
 
-named_set! {
+named_enum! {
     /// How bad it is for the profile that was asked for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-    #[serde(rename_all = "lowercase")]
-    Severity {
+    pub enum Severity with serde {
         /// Worth knowing, and not to be changed for this alone.
         Info = "info",
         /// Some µs, now and then.

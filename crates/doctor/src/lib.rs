@@ -20,7 +20,6 @@ mod fix;
 mod harm;
 mod judged_allocators;
 mod memory_limits;
-mod named_set;
 mod process;
 mod profile;
 mod rule;

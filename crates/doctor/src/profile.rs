@@ -1,12 +1,13 @@
 //! The kind of program that the audit judges for: a setting that stalls one keeps another one fast.
 
-use crate::finding::Severity;
-use crate::named_set::named_set;
+use quell_event::named_enum;
 
-named_set! {
+use crate::finding::Severity;
+
+named_enum! {
     /// The aim of the program.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    WorkloadProfile {
+    pub enum WorkloadProfile {
         /// Every stall counts, memory and power do not: trading, audio, control.
         #[default]
         LowLatency = "low-latency",
