@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::str::FromStr;
 
-use quell_event::Text;
 use quell_event::text::is_plain;
+use quell_event::{Text, named_enum};
 
 use crate::conf::{SHIM_LIBRARY, is_shim_library};
 use crate::{Numa, Plan, Start, quote};
@@ -13,34 +12,22 @@ use crate::{Numa, Plan, Start, quote};
 /// Where quell's packages put the library, and where the forms expect it.
 const INSTALLED_LIBRARY: &str = "/usr/lib/quell/libquell.so";
 
-/// Where a plan goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlanForm {
-    /// Lines for a POSIX shell.
-    Shell,
-    /// A drop-in for a service of systemd.
-    Systemd,
-    /// Lines of a Dockerfile.
-    Docker,
-    /// A strategic merge patch of a Kubernetes workload.
-    K8s,
+named_enum! {
+    /// Where a plan goes; the names are those of `quell plan --emit`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PlanForm {
+        /// Lines for a POSIX shell.
+        Shell = "shell",
+        /// A drop-in for a service of systemd.
+        Systemd = "systemd",
+        /// Lines of a Dockerfile.
+        Docker = "docker",
+        /// A strategic merge patch of a Kubernetes workload.
+        K8s = "k8s",
+    }
 }
 
 impl PlanForm {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Shell, Self::Systemd, Self::Docker, Self::K8s];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shell => "shell",
-            Self::Systemd => "systemd",
-            Self::Docker => "docker",
-            Self::K8s => "k8s",
-        }
-    }
-
     /// How it is used.
     fn usage_line(self) -> &'static str {
         match self {
@@ -71,15 +58,6 @@ impl PlanForm {
                 "first: the image needs the file that 'quell run --library' names, as {INSTALLED_LIBRARY}"
             )),
         }
-    }
-}
-
-impl FromStr for PlanForm {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|f| f.name() == name);
-        found.ok_or_else(|| "write shell, systemd, docker or k8s".to_owned())
     }
 }
 

@@ -3,87 +3,61 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use quell_event::Text;
+use quell_event::{Text, named_enum};
 
 use crate::Version;
 
-/// An allocator, a runtime with an allocator of its own, or a program with settings of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum SoftwareKind {
-    /// The GNU C library's malloc.
-    Glibc,
-    /// The musl C library's malloc.
-    Musl,
-    /// jemalloc, under any prefix.
-    Jemalloc,
-    /// mimalloc.
-    Mimalloc,
-    /// The tcmalloc of gperftools.
-    Gperftools,
-    /// The tcmalloc of github.com/google/tcmalloc.
-    GoogleTcmalloc,
-    /// The Go runtime.
-    GoRuntime,
-    /// The HotSpot Java virtual machine.
-    Jvm,
-    /// Node.js.
-    Node,
-    /// The .NET runtime.
-    DotNet,
-    /// The Erlang virtual machine, also under Elixir.
-    Beam,
-    /// CPython, whose small objects are in arenas of its own (pymalloc).
-    CPython,
-    /// NumPy's compiled part.
-    NumPy,
-    /// Redis.
-    Redis,
-    /// Valkey.
-    Valkey,
-    /// PostgreSQL.
-    PostgreSql,
-    /// MongoDB.
-    MongoDb,
-    /// ClickHouse.
-    ClickHouse,
-    /// MySQL, and MariaDB.
-    MySql,
-    /// A program with RocksDB inside, or its library.
-    RocksDb,
-    /// Envoy.
-    Envoy,
+named_enum! {
+    /// An allocator, a runtime with an allocator of its own, or a program with settings of its own. It has the name that people know it by.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[non_exhaustive]
+    pub enum SoftwareKind {
+        /// The GNU C library's malloc.
+        Glibc = "glibc malloc",
+        /// The musl C library's malloc.
+        Musl = "musl malloc",
+        /// jemalloc, under any prefix.
+        Jemalloc = "jemalloc",
+        /// mimalloc.
+        Mimalloc = "mimalloc",
+        /// The tcmalloc of gperftools.
+        Gperftools = "gperftools tcmalloc",
+        /// The tcmalloc of github.com/google/tcmalloc.
+        GoogleTcmalloc = "google tcmalloc",
+        /// The Go runtime.
+        GoRuntime = "Go runtime",
+        /// The HotSpot Java virtual machine.
+        Jvm = "Java HotSpot",
+        /// Node.js.
+        Node = "Node.js",
+        /// The .NET runtime.
+        DotNet = ".NET runtime",
+        /// The Erlang virtual machine, also under Elixir.
+        Beam = "Erlang BEAM",
+        /// CPython, whose small objects are in arenas of its own (pymalloc).
+        CPython = "CPython",
+        /// NumPy's compiled part.
+        NumPy = "NumPy",
+        /// Redis.
+        Redis = "Redis",
+        /// Valkey.
+        Valkey = "Valkey",
+        /// PostgreSQL.
+        PostgreSql = "PostgreSQL",
+        /// MongoDB.
+        MongoDb = "MongoDB",
+        /// ClickHouse.
+        ClickHouse = "ClickHouse",
+        /// MySQL, and MariaDB.
+        MySql = "MySQL",
+        /// A program with RocksDB inside, or its library.
+        RocksDb = "RocksDB",
+        /// Envoy.
+        Envoy = "Envoy",
+    }
 }
 
 impl SoftwareKind {
-    /// The name that people know it by.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            SoftwareKind::Glibc => "glibc malloc",
-            SoftwareKind::Musl => "musl malloc",
-            SoftwareKind::Jemalloc => "jemalloc",
-            SoftwareKind::Mimalloc => "mimalloc",
-            SoftwareKind::Gperftools => "gperftools tcmalloc",
-            SoftwareKind::GoogleTcmalloc => "google tcmalloc",
-            SoftwareKind::GoRuntime => "Go runtime",
-            SoftwareKind::Jvm => "Java HotSpot",
-            SoftwareKind::Node => "Node.js",
-            SoftwareKind::DotNet => ".NET runtime",
-            SoftwareKind::Beam => "Erlang BEAM",
-            SoftwareKind::CPython => "CPython",
-            SoftwareKind::NumPy => "NumPy",
-            SoftwareKind::Redis => "Redis",
-            SoftwareKind::Valkey => "Valkey",
-            SoftwareKind::PostgreSql => "PostgreSQL",
-            SoftwareKind::MongoDb => "MongoDB",
-            SoftwareKind::ClickHouse => "ClickHouse",
-            SoftwareKind::MySql => "MySQL",
-            SoftwareKind::RocksDb => "RocksDB",
-            SoftwareKind::Envoy => "Envoy",
-        }
-    }
-
     /// Those that ask the kernel for memory by themselves: allocators, and what has one.
     pub const ALLOCATORS: [Self; 12] = [
         Self::Glibc,
@@ -110,12 +84,6 @@ impl SoftwareKind {
     #[must_use]
     pub fn is_libc(self) -> bool {
         matches!(self, SoftwareKind::Glibc | SoftwareKind::Musl)
-    }
-}
-
-impl fmt::Display for SoftwareKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
