@@ -2,37 +2,27 @@
 
 use anyhow::Context as _;
 use hdrhistogram::Histogram;
+use quell_event::named_enum;
 use quell_event::trace::EventRow;
 
-/// A time that shootdowns have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Measure {
-    /// The culprit's wait, one a shootdown.
-    #[default]
-    Wait,
-    /// The victim's delay, one a victim that was seen.
-    Delay,
-    /// The victim's stall, one a victim that was seen.
-    Stall,
+named_enum! {
+    /// A time that shootdowns have.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Measure {
+        /// The culprit's wait, one a shootdown.
+        #[default]
+        Wait = "wait",
+        /// The victim's delay, one a victim that was seen.
+        Delay = "delay",
+        /// The victim's stall, one a victim that was seen.
+        Stall = "stall",
+    }
 }
 
 /// Larger values are recorded as this one: nearly 5 hours. It bounds a histogram's memory, to about 300 KB.
 const MAX_VALUE_NS: u64 = 1 << 44;
 
 impl Measure {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Wait, Self::Delay, Self::Stall];
-
-    /// `wait`, `delay` or `stall`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Wait => "wait",
-            Self::Delay => "delay",
-            Self::Stall => "stall",
-        }
-    }
-
     /// The row's value, ns; `None` where it has none.
     pub(crate) fn value_of(self, row: &EventRow) -> Option<u64> {
         match self {
