@@ -1,34 +1,20 @@
 //! The arms of an experiment, and the behaviour of its victim.
 
+use quell_event::named_enum;
 use serde::{Deserialize, Serialize};
 
-/// The arms whose blocks are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arm {
-    /// No culprit.
-    Idle,
-    /// The same culprit in an address space of its own.
-    Sham,
-    /// The culprit in the victim's address space.
-    Real,
-    /// The same as real, while the probe is taken away: the difference is the cost of watching.
-    Untraced,
-}
-
-impl Arm {
-    /// The arms of a round.
-    pub const ALL: [Self; 4] = [Self::Idle, Self::Sham, Self::Real, Self::Untraced];
-
-    /// The name in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Sham => "sham",
-            Self::Real => "real",
-            Self::Untraced => "untraced",
-        }
+named_enum! {
+    /// The arms whose blocks are compared; a round has one block of each.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Arm with serde {
+        /// No culprit.
+        Idle = "idle",
+        /// The same culprit in an address space of its own.
+        Sham = "sham",
+        /// The culprit in the victim's address space.
+        Real = "real",
+        /// The same as real, while the probe is taken away: the difference is the cost of watching.
+        Untraced = "untraced",
     }
 }
 

@@ -1,57 +1,34 @@
 //! Lays the interruptions that the probe saw on the victim's CPU beside the gaps that the victim saw itself.
 
-use quell_event::{Interruption, InterruptionKind as Kind};
+use quell_event::{Interruption, InterruptionKind as Kind, named_enum};
 use serde::{Deserialize, Serialize};
 
 use crate::block::{CulpritOp, RawBlock, VictimGap};
 use crate::cpu_lost::{is_missed, is_stolen};
 
-/// The cause of a gap. Where several causes lie in one, the first of this list counts: the rest is part of it, or small.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GapClass {
-    /// Another thread ran, against the victim's will.
-    Sched,
-    /// A page fault, with all that it waited for: a disk, a lock.
-    Fault,
-    /// A shootdown.
-    Tlb,
-    /// Another function that another CPU asked for.
-    Callfn,
-    /// A device, another vector of the kernel's, or the work that such an interrupt has left to do (softirq).
-    Irq,
-    /// The CPU's timer.
-    Timer,
-    /// Nothing that the kernel knows of: the hypervisor, firmware, or the memory itself. quell names no cause.
-    None,
+named_enum! {
+    /// The cause of a gap. Where several causes lie in one, the first of this list counts: the rest is part of it, or small. Output
+    /// lists them in this order too.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum GapClass with serde {
+        /// Another thread ran, against the victim's will.
+        Sched = "sched",
+        /// A page fault, with all that it waited for: a disk, a lock.
+        Fault = "fault",
+        /// A shootdown.
+        Tlb = "tlb",
+        /// Another function that another CPU asked for.
+        Callfn = "callfn",
+        /// A device, another vector of the kernel's, or the work that such an interrupt has left to do (softirq).
+        Irq = "irq",
+        /// The CPU's timer.
+        Timer = "timer",
+        /// Nothing that the kernel knows of: the hypervisor, firmware, or the memory itself. quell names no cause.
+        None = "none",
+    }
 }
 
 impl GapClass {
-    /// All classes, in the order in which output lists them.
-    pub const ALL: [Self; 7] = [
-        Self::Sched,
-        Self::Fault,
-        Self::Tlb,
-        Self::Callfn,
-        Self::Irq,
-        Self::Timer,
-        Self::None,
-    ];
-
-    /// The name in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sched => "sched",
-            Self::Fault => "fault",
-            Self::Tlb => "tlb",
-            Self::Callfn => "callfn",
-            Self::Irq => "irq",
-            Self::Timer => "timer",
-            Self::None => "none",
-        }
-    }
-
     fn from_kind(kind: Kind) -> Self {
         match kind {
             Kind::Sched => Self::Sched,

@@ -30,6 +30,8 @@ mod untouched;
 use std::io;
 use std::time::Duration;
 
+use quell_event::named_enum;
+
 use crate::arm::{Arm, MIN_VALID_ROUNDS, VictimActivity};
 use crate::params::{Param, Params};
 use crate::resources::ResourceDemand;
@@ -112,17 +114,19 @@ impl OperationTiming {
     }
 }
 
-/// A system setting that a mechanism needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SystemNeed {
-    /// Somewhere to swap to: where there is nothing, a compressed device in memory (zram).
-    Swap,
-    /// KSM that runs, and quickly.
-    Ksm,
-    /// khugepaged that looks often.
-    Khugepaged,
-    /// NUMA balancing that can be turned on, and is set back.
-    NumaBalancing,
+named_enum! {
+    /// A system setting that a mechanism needs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SystemNeed {
+        /// Somewhere to swap to: where there is nothing, a compressed device in memory (zram).
+        Swap = "swap",
+        /// KSM that runs, and quickly.
+        Ksm = "ksm",
+        /// khugepaged that looks often.
+        Khugepaged = "khugepaged",
+        /// NUMA balancing that can be turned on, and is set back.
+        NumaBalancing = "numa-balancing",
+    }
 }
 
 impl StallMechanism {

@@ -14,6 +14,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use quell_event::UnknownName;
 use serde::{Deserialize, Serialize};
 
 use crate::mechanism::SystemNeed;
@@ -114,12 +115,12 @@ pub fn guard_settings(words: &[String]) -> io::Result<bool> {
     let mut undo: Vec<UndoStep> = Vec::new();
     let mut failed = None;
     for word in words {
-        let made = match SystemNeed::from_name(word) {
-            Some(SystemNeed::Swap) => swap::turn_zram_swap_on(&mut undo),
-            Some(SystemNeed::Ksm) => setting::ksm_on(&mut undo),
-            Some(SystemNeed::Khugepaged) => setting::khugepaged_on(&mut undo),
-            Some(SystemNeed::NumaBalancing) => setting::keep_numa_balancing(&mut undo),
-            None => Err(io::Error::other(format!("nobody knows '{word}'"))),
+        let made = match word.parse() {
+            Ok(SystemNeed::Swap) => swap::turn_zram_swap_on(&mut undo),
+            Ok(SystemNeed::Ksm) => setting::ksm_on(&mut undo),
+            Ok(SystemNeed::Khugepaged) => setting::khugepaged_on(&mut undo),
+            Ok(SystemNeed::NumaBalancing) => setting::keep_numa_balancing(&mut undo),
+            Err(UnknownName { .. }) => Err(io::Error::other(format!("nobody knows '{word}'"))),
         };
         if let Err(err) = made {
             failed = Some(err);
@@ -165,21 +166,6 @@ fn take_all_back(undo: Vec<UndoStep>) -> io::Result<()> {
 }
 
 impl SystemNeed {
-    const ALL: [Self; 4] = [Self::Swap, Self::Ksm, Self::Khugepaged, Self::NumaBalancing];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Swap => "swap",
-            Self::Ksm => "ksm",
-            Self::Khugepaged => "khugepaged",
-            Self::NumaBalancing => "numa-balancing",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|need| need.name() == name)
-    }
-
     pub(crate) fn is_there(self) -> bool {
         match self {
             Self::Swap => {
@@ -269,9 +255,9 @@ mod tests {
     #[test]
     fn needs_have_names() {
         for need in SystemNeed::ALL {
-            assert_eq!(SystemNeed::from_name(need.name()), Some(need));
+            assert_eq!(need.name().parse(), Ok(need));
         }
-        assert_eq!(SystemNeed::from_name("peace"), None);
+        assert!("peace".parse::<SystemNeed>().is_err());
     }
 
     /// Check that all that could not be taken back is said, with the commands that do it in the order in which they
