@@ -11,6 +11,8 @@ mod prepared;
 mod question;
 mod schema;
 
+use quell_event::named_enum;
+
 pub use dates::{Since, day};
 pub use find::{FoundTrace, TraceTree, find_traces};
 pub use job::{EngineError, EngineJob, QuestionAnswer};
@@ -21,24 +23,15 @@ pub use schema::{
     view_statements,
 };
 
-/// An engine that runs SQL.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Engine {
-    /// DuckDB, in Python's process.
-    #[default]
-    DuckDb,
-    /// Spark, on this machine.
-    Spark,
-}
-
-impl Engine {
-    /// Its name, as in `--engine`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::DuckDb => "duckdb",
-            Self::Spark => "spark",
-        }
+named_enum! {
+    /// An engine that runs SQL; the names are those of `quell fleet --engine`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Engine {
+        /// DuckDB, in Python's process.
+        #[default]
+        DuckDb = "duckdb",
+        /// Spark, on this machine.
+        Spark = "spark",
     }
 }
 
