@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use quell_event::named_enum;
+
 use crate::show::units::rate_per_second;
 
 /// The figures of one trace for a name. Those that its kind lacks are `None`.
@@ -30,23 +32,15 @@ impl Amount {
 /// Amounts by name.
 pub(crate) type Amounts<K> = BTreeMap<K, Amount>;
 
-/// The traces that have a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Presence {
-    Both,
-    /// In A only.
-    Gone,
-    /// In B only.
-    New,
-}
-
-impl Presence {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::Gone => "gone",
-            Self::New => "new",
-        }
+named_enum! {
+    /// The traces that have a name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Presence {
+        Both = "both",
+        /// In A only.
+        Gone = "gone",
+        /// In B only.
+        New = "new",
     }
 }
 
