@@ -1,21 +1,23 @@
 //! The ways to see a shootdown, and which of them this kernel allows.
 
-use std::fmt;
-use std::str::FromStr;
+use quell_event::named_enum;
 
 use crate::error::{Error, Result};
 use crate::kernel::{KernelSymbols, kernel_release};
 use ProgramNeed::{Always, Present, Traced, Tree};
 
-/// Where the probe hooks in. All see the same shootdowns, with the same victims and causes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
-    /// The raw tracepoints `csd_*`, Linux 6.5 and later.
-    RawTp,
-    /// Entry and exit of the functions that send and that flush, Linux 5.15 and later, where the
-    /// kernel is built with ftrace. A delay is counted from when the function is entered, not from
-    /// when that victim's request is queued.
-    Fentry,
+named_enum! {
+    /// Where the probe hooks in. All see the same shootdowns, with the same victims and causes. They are tried in this order:
+    /// the first that this kernel allows is taken.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Backend {
+        /// The raw tracepoints `csd_*`, Linux 6.5 and later.
+        RawTp = "raw_tp",
+        /// Entry and exit of the functions that send and that flush, Linux 5.15 and later, where the
+        /// kernel is built with ftrace. A delay is counted from when the function is entered, not from
+        /// when that victim's request is queued.
+        Fentry = "fentry",
+    }
 }
 
 /// A compiled object, and the targets that its programs attach to.
@@ -104,18 +106,6 @@ fn may_preempt_waiting(symbols: &KernelSymbols) -> bool {
 }
 
 impl Backend {
-    /// All ways, in the order in which they are tried: the first that this kernel allows is taken.
-    pub const ALL: [Self; 2] = [Self::RawTp, Self::Fentry];
-
-    /// Its name, as in reports and on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RawTp => "raw_tp",
-            Self::Fentry => "fentry",
-        }
-    }
-
     pub(crate) fn bpf_object(self) -> &'static BackendObject {
         match self {
             Self::RawTp => &RAW_TP_OBJECT,
@@ -196,21 +186,6 @@ impl Backend {
 fn join_reasons(mut reasons: Vec<String>) -> String {
     reasons.dedup();
     reasons.join(", and ")
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Backend {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|b| b.name() == name);
-        found.ok_or_else(|| "write raw_tp or fentry".to_owned())
-    }
 }
 
 #[cfg(test)]
