@@ -4,11 +4,10 @@
 //! those who want a CPU left alone all are alike.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
-use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
+use crate::earlier::{subtract_earlier, subtract_fields};
 use crate::{named_enum, text};
 
 named_enum! {
@@ -223,14 +222,10 @@ impl FunctionCalls {
     pub fn since(&self, earlier: &Self) -> Self {
         let mut calls = Self {
             by: subtract_earlier(&self.by, &earlier.by, call_key, |now, then| {
-                now.calls = now.calls.saturating_sub(then.calls);
-                now.timed = now.timed.saturating_sub(then.timed);
-                now.delay_ns = now.delay_ns.saturating_sub(then.delay_ns);
-                now.stall_ns = now.stall_ns.saturating_sub(then.stall_ns);
+                subtract_fields!(now, then; calls, timed, delay_ns, stall_ns);
             }),
             at: subtract_earlier(&self.at, &earlier.at, victim_key, |now, then| {
-                now.hits = now.hits.saturating_sub(then.hits);
-                now.stall_ns = now.stall_ns.saturating_sub(then.stall_ns);
+                subtract_fields!(now, then; hits, stall_ns);
             }),
             lost: self.lost.saturating_sub(earlier.lost),
             own: self.own.saturating_sub(earlier.own),
@@ -264,24 +259,6 @@ fn merge_equal_rows<T>(
         }
         same
     });
-}
-
-/// Returns the rows of `now`, less those of `then` that have the same key.
-fn subtract_earlier<'a, T: Clone, K: Eq + Hash>(
-    now: &'a [T],
-    then: &'a [T],
-    key: impl Fn(&'a T) -> K,
-    subtract: impl Fn(&mut T, &T),
-) -> Vec<T> {
-    let then: HashMap<K, &T> = then.iter().map(|t| (key(t), t)).collect();
-    let left = |row: &'a T| {
-        let mut left = row.clone();
-        if let Some(before) = then.get(&key(row)) {
-            subtract(&mut left, before);
-        }
-        left
-    };
-    now.iter().map(left).collect()
 }
 
 #[cfg(test)]

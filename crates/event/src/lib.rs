@@ -2,6 +2,7 @@
 
 pub mod account;
 mod cause;
+mod earlier;
 pub mod histogram;
 mod interrupt_matrix;
 mod interruption;

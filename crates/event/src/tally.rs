@@ -1,9 +1,8 @@
 //! Exact counts, as the probe keeps them in the kernel: by culprit and cause, and by victim.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
+use crate::earlier::{subtract_earlier, subtract_fields};
 use crate::{Account, Cause, FunctionCalls, Histogram, text};
 
 /// All culprits or victims that found no room to be told apart have this name.
@@ -40,16 +39,8 @@ impl ShootdownCounts {
         self.stall_ns = self.stall_ns.wrapping_add(other.stall_ns);
     }
 
-    fn since(&self, earlier: &Self) -> Self {
-        Self {
-            shootdowns: self.shootdowns.saturating_sub(earlier.shootdowns),
-            full: self.full.saturating_sub(earlier.full),
-            pages: self.pages.saturating_sub(earlier.pages),
-            victims: self.victims.saturating_sub(earlier.victims),
-            wait_ns: self.wait_ns.saturating_sub(earlier.wait_ns),
-            delay_ns: self.delay_ns.saturating_sub(earlier.delay_ns),
-            stall_ns: self.stall_ns.saturating_sub(earlier.stall_ns),
-        }
+    fn subtract(&mut self, earlier: &Self) {
+        subtract_fields!(self, earlier; shootdowns, full, pages, victims, wait_ns, delay_ns, stall_ns);
     }
 }
 
@@ -198,61 +189,44 @@ impl Tally {
     /// Returns the counts since `earlier`, a snapshot of the same tally.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let then: HashMap<_, _> = earlier
-            .culprits
-            .iter()
-            .map(|c| ((c.pid, cgroup_of(c), c.cause, &c.detail), &c.counts))
-            .collect();
-        let hits: HashMap<_, _> = earlier
-            .victims
-            .iter()
-            .map(|v| (victim_identity(v), (v.hits, v.stall_ns)))
-            .collect();
-        let mut culprits = self.culprits.clone();
-        for c in &mut culprits {
-            let counts = then.get(&(c.pid, cgroup_of(c), c.cause, &c.detail));
-            if let Some(counts) = counts {
-                c.counts = c.counts.since(counts);
-            }
-        }
+        let less = |now: u64, then: u64| now.saturating_sub(then);
+        let mut culprits = subtract_earlier(
+            &self.culprits,
+            &earlier.culprits,
+            culprit_identity,
+            |now, then| now.counts.subtract(&then.counts),
+        );
         culprits.retain(|c| c.counts != ShootdownCounts::default());
-        let mut victims = self.victims.clone();
-        for v in &mut victims {
-            if let Some((n, stall)) = hits.get(&victim_identity(v)) {
-                v.hits = v.hits.saturating_sub(*n);
-                v.stall_ns = v.stall_ns.saturating_sub(*stall);
-            }
-        }
+        let mut victims = subtract_earlier(
+            &self.victims,
+            &earlier.victims,
+            victim_identity,
+            |now, then| subtract_fields!(now, then; hits, stall_ns),
+        );
         victims.retain(|v| v.hits > 0);
+        let mut lost = self.lost;
+        subtract_fields!(lost, earlier.lost; records, stacks, details, crowded, wrong_stacks);
+        // A literal, so that the compiler asks here for each counter that a tally gets.
         Self {
-            duration_ns: self.duration_ns.saturating_sub(earlier.duration_ns),
+            duration_ns: less(self.duration_ns, earlier.duration_ns),
             culprits,
             victims,
             wait: self.wait.since(&earlier.wait),
             delay: self.delay.since(&earlier.delay),
             stall: self.stall.since(&earlier.stall),
-            empty_sends: self.empty_sends.saturating_sub(earlier.empty_sends),
-            unseen: self.unseen.saturating_sub(earlier.unseen),
-            untimed: self.untimed.saturating_sub(earlier.untimed),
-            lost: ProbeLosses {
-                records: self.lost.records.saturating_sub(earlier.lost.records),
-                stacks: self.lost.stacks.saturating_sub(earlier.lost.stacks),
-                details: self.lost.details.saturating_sub(earlier.lost.details),
-                crowded: self.lost.crowded.saturating_sub(earlier.lost.crowded),
-                wrong_stacks: self
-                    .lost
-                    .wrong_stacks
-                    .saturating_sub(earlier.lost.wrong_stacks),
-            },
+            empty_sends: less(self.empty_sends, earlier.empty_sends),
+            unseen: less(self.unseen, earlier.unseen),
+            untimed: less(self.untimed, earlier.untimed),
+            lost,
             kernel_interrupts: self
                 .kernel_interrupts
-                .map(|now| now.saturating_sub(earlier.kernel_interrupts.unwrap_or(0))),
+                .map(|now| less(now, earlier.kernel_interrupts.unwrap_or(0))),
             online_ns: self
                 .online_ns
-                .map(|now| now.saturating_sub(earlier.online_ns.unwrap_or(0))),
-            self_ns: self.self_ns.saturating_sub(earlier.self_ns),
-            self_shootdowns: self.self_shootdowns.saturating_sub(earlier.self_shootdowns),
-            self_victims: self.self_victims.saturating_sub(earlier.self_victims),
+                .map(|now| less(now, earlier.online_ns.unwrap_or(0))),
+            self_ns: less(self.self_ns, earlier.self_ns),
+            self_shootdowns: less(self.self_shootdowns, earlier.self_shootdowns),
+            self_victims: less(self.self_victims, earlier.self_victims),
             calls: self.calls.as_ref().map(|now| {
                 let none = FunctionCalls::default();
                 now.since(earlier.calls.as_ref().unwrap_or(&none))
@@ -265,12 +239,16 @@ impl Tally {
     }
 }
 
-/// Returns the cgroup of a culprit without a process, which is told apart by it. A culprit with a process may come to another cgroup
-/// meanwhile.
-fn cgroup_of(culprit: &CulpritTally) -> u64 {
-    if culprit.pid == 0 { culprit.cgroup } else { 0 }
+/// Returns the key by which a culprit is found in two snapshots. The cgroup belongs to it only where there is no process, and cgroups
+/// alone are told apart: a process may come to another cgroup meanwhile, and is the same all the same.
+fn culprit_identity(culprit: &CulpritTally) -> (u32, u64, Cause, Option<&str>) {
+    let cgroup = if culprit.pid == 0 { culprit.cgroup } else { 0 };
+    let detail = culprit.detail.as_deref();
+    (culprit.pid, cgroup, culprit.cause, detail)
 }
 
+/// Returns the key by which a victim is found in two snapshots. The name belongs to it only as far as it tells those that found no room
+/// from an idle CPU, which has no process either: a process may take another name meanwhile.
 fn victim_identity(victim: &VictimTally) -> (u32, u64, bool, bool) {
     let v = victim;
     (v.pid, v.cgroup, v.bystander, v.is_crowded())

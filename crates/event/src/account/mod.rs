@@ -5,11 +5,9 @@ mod summary;
 mod summary_rows;
 mod tlb;
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
 use serde::{Deserialize, Serialize};
 
+use crate::earlier::{subtract_earlier, subtract_fields};
 use crate::{Mechanism, Text, named_enum};
 pub use summary::AccountSummary;
 pub use summary_rows::{AccountCeiling, AdviceShare, HolderShare, MechanismRow, PartShare, WhoRow};
@@ -211,24 +209,20 @@ impl Account {
         }
     }
 
-    /// Returns the account since `earlier`, a snapshot of the same account.
+    /// Returns the account since `earlier`, a snapshot of the same account. The longest waits stay those since the beginning, for the
+    /// longest of an interval can't be told from two snapshots.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let less = |now: u64, then: u64| now.saturating_sub(then);
         let mut rows = subtract_earlier(&self.rows, &earlier.rows, account_row_key, |now, then| {
-            now.samples = less(now.samples, then.samples);
-            now.waits = less(now.waits, then.waits);
-            now.blocked_ns = less(now.blocked_ns, then.blocked_ns);
+            subtract_fields!(now, then; samples, waits, blocked_ns);
         });
         rows.retain(|r| r.samples > 0 || r.waits > 0);
         let mut holders = subtract_earlier(
             &self.holders,
             &earlier.holders,
             holder_row_key,
-            |now, then| {
-                now.waits = less(now.waits, then.waits);
-                now.blocked_ns = less(now.blocked_ns, then.blocked_ns);
-            },
+            |now, then| subtract_fields!(now, then; waits, blocked_ns),
         );
         holders.retain(|h| h.waits > 0);
         let mut processes = subtract_earlier(
@@ -236,15 +230,11 @@ impl Account {
             &earlier.processes,
             |p| p.pid,
             |now, then| {
-                now.run_ns = less(now.run_ns, then.run_ns);
-                now.on_cpu_ns = less(now.on_cpu_ns, then.on_cpu_ns);
-                now.ready_ns = less(now.ready_ns, then.ready_ns);
-                now.sleep_ns = less(now.sleep_ns, then.sleep_ns);
-                now.samples = less(now.samples, then.samples);
-                now.forks = less(now.forks, then.forks);
+                subtract_fields!(now, then; run_ns, on_cpu_ns, ready_ns, sleep_ns, samples, forks);
             },
         );
         processes.retain(|p| p.run_ns > 0 || p.ready_ns > 0 || p.sleep_ns > 0 || p.samples > 0);
+        // A literal, so that the compiler asks here for each counter that an account gets.
         Self {
             period_ns: self.period_ns,
             rows,
@@ -268,47 +258,28 @@ impl Account {
     }
 }
 
-type AccountRowKey = (u32, Mechanism, MechanismPart, Text, Text, Text, Text);
+type AccountRowKey<'a> = (u32, Mechanism, MechanismPart, [&'a Text; 4]);
 
-fn account_row_key(r: &AccountRow) -> AccountRowKey {
+fn account_row_key(r: &AccountRow) -> AccountRowKey<'_> {
     (
         r.pid,
         r.mechanism,
         r.part,
-        r.advice.clone(),
-        r.function.clone(),
-        r.file.clone(),
-        r.allocator.clone(),
+        [&r.advice, &r.function, &r.file, &r.allocator],
     )
 }
 
-type HolderRowKey = (u32, Mechanism, u32, Text, Text, HolderRole);
+type HolderRowKey<'a> = (u32, Mechanism, u32, &'a Text, &'a Text, HolderRole);
 
-fn holder_row_key(h: &HolderRow) -> HolderRowKey {
+fn holder_row_key(h: &HolderRow) -> HolderRowKey<'_> {
     (
         h.pid,
         h.mechanism,
         h.holder_pid,
-        h.holder_comm.clone(),
-        h.doing.clone(),
+        &h.holder_comm,
+        &h.doing,
         h.role,
     )
-}
-
-fn subtract_earlier<T: Clone, K: Eq + Hash>(
-    now: &[T],
-    then: &[T],
-    key: impl Fn(&T) -> K,
-    less: impl Fn(&mut T, &T),
-) -> Vec<T> {
-    let then: HashMap<K, &T> = then.iter().map(|row| (key(row), row)).collect();
-    let mut rows = now.to_vec();
-    for row in &mut rows {
-        if let Some(before) = then.get(&key(row)) {
-            less(row, before);
-        }
-    }
-    rows
 }
 
 #[cfg(test)]

@@ -4,21 +4,24 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Text;
+use crate::earlier::subtract_fields;
 
-/// The reading of the counters of one kind. There are fewer counters than events, which then take turns.
+/// The count of one kind of event, summed over CPUs, threads or both, as perf_event_open(2) reads it. A CPU has fewer counters than
+/// there are kinds; those then take turns, and the count is that of their turns alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterReading {
-    /// The count, not scaled.
+    /// How many events were counted, in its turns alone; [`CounterReading::scaled_count`] makes up for the rest.
     pub value: u64,
-    /// For how long it was to be counted, ns.
+    /// For how long it was to be counted, ns, summed over all counters that were added: of two CPUs, twice the time that passed.
     pub enabled_ns: u64,
-    /// For how long of that there was a counter for it, ns.
+    /// For how long of that it had a counter, ns, summed likewise.
     pub running_ns: u64,
 }
 
 impl CounterReading {
     /// Adds the reading of another counter of the same kind, on another CPU or thread: counts and both times are sums then, so
-    /// that one which had no counter for a while is made up for by the others in [`Self::scaled_count`].
+    /// that one which had no counter for a while is made up for by the others in [`Self::scaled_count`]. A later reading of the same
+    /// counter must not be added to an earlier one, which it includes.
     pub fn add_reading(&mut self, other: Self) {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
@@ -27,12 +30,9 @@ impl CounterReading {
 
     /// Returns the counts since `earlier`.
     #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            value: self.value.saturating_sub(earlier.value),
-            enabled_ns: self.enabled_ns.saturating_sub(earlier.enabled_ns),
-            running_ns: self.running_ns.saturating_sub(earlier.running_ns),
-        }
+    pub fn since(mut self, earlier: Self) -> Self {
+        subtract_fields!(self, earlier; value, enabled_ns, running_ns);
+        self
     }
 
     /// Returns the count as it would have been with a counter all the time; `None` where there never was one.
