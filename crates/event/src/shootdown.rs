@@ -123,16 +123,26 @@ impl Shootdown {
     /// Says whether the whole address space is flushed.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.end == u64::MAX
+        is_full_flush(self.end)
     }
 
     /// Pages of 4 KiB asked for; 0 where everything is flushed.
     #[must_use]
     pub fn page_count(&self) -> u64 {
-        if self.is_full() {
-            0
-        } else {
-            self.end.saturating_sub(self.start) >> 12
-        }
+        flushed_page_count(self.start, self.end)
     }
+}
+
+/// Says whether a flush of addresses up to `end` is one of the whole address space: all ones are the kernel's TLB_FLUSH_ALL.
+pub(crate) fn is_full_flush(end: u64) -> bool {
+    end == u64::MAX
+}
+
+/// Returns the pages of 4 KiB from `start` to `end`, as many as the kernel's range has, whatever the size of the pages that are mapped
+/// there; 0 where everything is flushed.
+pub(crate) fn flushed_page_count(start: u64, end: u64) -> u64 {
+    if is_full_flush(end) {
+        return 0;
+    }
+    end.saturating_sub(start) >> 12
 }

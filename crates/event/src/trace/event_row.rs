@@ -1,5 +1,6 @@
 //! One row of a trace: a shootdown and one of its victims.
 
+use crate::shootdown::{flushed_page_count, is_full_flush};
 use crate::{Cause, Comm, NO_STACK};
 
 /// The victim's CPU in rows for victims that the probe did not see.
@@ -105,16 +106,12 @@ impl EventRow {
     /// Says whether the whole address space is flushed.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.end == u64::MAX
+        is_full_flush(self.end)
     }
 
     /// Pages of 4 KiB asked for; 0 where everything is flushed.
     #[must_use]
     pub fn page_count(&self) -> u64 {
-        if self.is_full() {
-            0
-        } else {
-            self.end.saturating_sub(self.start) >> 12
-        }
+        flushed_page_count(self.start, self.end)
     }
 }
