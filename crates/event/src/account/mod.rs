@@ -203,10 +203,7 @@ impl Account {
     /// Returns the CPU time that so many samples stand for, ns: all of them are the time that threads ran, which is exact.
     #[must_use]
     pub fn cpu_ns_of(&self, samples: u64) -> u64 {
-        match self.total_samples() {
-            0 => 0,
-            all => (samples as f64 / all as f64 * self.run_ns() as f64).round() as u64,
-        }
+        summary::SampleScale::of_account(self).cpu_ns_of(samples)
     }
 
     /// Returns the account since `earlier`, a snapshot of the same account. The longest waits stay those since the beginning, for the

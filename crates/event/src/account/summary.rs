@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::summary_rows::{
     AccountCeiling, AdviceShare, HolderShare, MechanismRow, PartShare, WhoRow,
 };
-use super::{AccountRow, HolderRole, MechanismPart, TlbMisses, forks};
+use super::{Account, AccountRow, HolderRole, MechanismPart, TlbMisses, forks};
 use crate::{Mechanism, Tally, Text};
 
 /// Of a mechanism so many functions are listed.
@@ -71,26 +71,39 @@ fn share_interval(some: u64, all: u64) -> [f64; 2] {
     ]
 }
 
-/// From samples to time: all samples stand for the time that threads ran, which is exact.
-struct SampleScale {
+/// From samples to time: all samples of an account stand for the time that its threads ran, which is exact, and each for the same part
+/// of it.
+pub(super) struct SampleScale {
+    /// The time that all threads ran, ns.
     cpu_ns: u64,
+    /// All samples.
     samples: u64,
 }
 
 impl SampleScale {
-    fn cpu_ns_of(&self, samples: u64) -> u64 {
+    pub(super) fn of_account(account: &Account) -> Self {
+        Self {
+            cpu_ns: account.run_ns(),
+            samples: account.total_samples(),
+        }
+    }
+
+    /// Returns the CPU time that so many of the samples stand for, ns.
+    pub(super) fn cpu_ns_of(&self, samples: u64) -> u64 {
         if self.samples == 0 {
             return 0;
         }
         (samples as f64 / self.samples as f64 * self.cpu_ns as f64).round() as u64
     }
 
+    /// Returns the bounds between which the CPU time of so many of the samples lies in 95 of 100 recordings, ns.
     fn cpu_interval_ns(&self, samples: u64) -> [u64; 2] {
         share_interval(samples, self.samples)
             .map(|share| (share * self.cpu_ns as f64).round() as u64)
     }
 }
 
+/// The sum of the rows of one kind.
 #[derive(Default)]
 struct CostSum {
     samples: u64,
@@ -115,10 +128,7 @@ impl AccountSummary {
         let account = tally.account.as_ref()?;
         let comms: HashMap<u32, &Text> =
             account.processes.iter().map(|p| (p.pid, &p.comm)).collect();
-        let scale = SampleScale {
-            cpu_ns: account.run_ns(),
-            samples: account.total_samples(),
-        };
+        let scale = SampleScale::of_account(account);
         let mut sums: BTreeMap<Mechanism, CostSum> = BTreeMap::new();
         for row in &account.rows {
             sums.entry(row.mechanism).or_default().add(row);
@@ -311,7 +321,7 @@ fn part_shares<'a>(
     parts
 }
 
-fn holder_shares(account: &super::Account, mechanism: Mechanism) -> Vec<HolderShare> {
+fn holder_shares(account: &Account, mechanism: Mechanism) -> Vec<HolderShare> {
     let mut sums: BTreeMap<(u32, &Text, &Text, HolderRole), HolderShare> = BTreeMap::new();
     for row in account.holders.iter().filter(|h| h.mechanism == mechanism) {
         let key = (row.holder_pid, &row.holder_comm, &row.doing, row.role);
