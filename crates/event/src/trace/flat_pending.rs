@@ -15,12 +15,18 @@ const MIN_FLAT_SEAL_ROWS: u64 = 1 << 18;
 
 /// A flat table while it is recorded: rows that are not written yet, and the open tail.
 pub(super) struct PendingTable<R> {
+    /// Rows that are in no file yet.
     batch: FlatBatch,
+    /// The tail that rows are appended to; `None` until the next rows come.
     tail: Option<TailWriter>,
+    /// Tails that were begun, which is also the number of the last one.
     tails: u32,
+    /// Rows in tails and segments.
     rows: u64,
+    /// Rows that found no room.
     left_out: u64,
-    tail_rows: u64,
+    /// A tail of so many rows is handed over to be sealed; [`MIN_FLAT_SEAL_ROWS`], but for tests.
+    min_seal_rows: u64,
     of: PhantomData<R>,
 }
 
@@ -32,7 +38,7 @@ impl<R: FlatRow> PendingTable<R> {
             tails: 0,
             rows: 0,
             left_out: 0,
-            tail_rows: MIN_FLAT_SEAL_ROWS,
+            min_seal_rows: MIN_FLAT_SEAL_ROWS,
             of: PhantomData,
         }
     }
@@ -82,7 +88,7 @@ impl<R: FlatRow> PendingTable<R> {
         } else if let Some(tail) = &mut self.tail {
             tail.append_batches(&[], 0)?;
         }
-        if let Some(tail) = self.tail.take_if(|t| t.row_count() >= self.tail_rows) {
+        if let Some(tail) = self.tail.take_if(|t| t.row_count() >= self.min_seal_rows) {
             sealer.rotate_tail(R::FAMILY, tail)?;
         }
         Ok(())
@@ -111,6 +117,6 @@ impl<R: FlatRow> PendingTable<R> {
     /// For tests, which can't wait for so many rows.
     #[cfg(test)]
     pub(super) fn seal_from(&mut self, rows: u64) {
-        self.tail_rows = rows;
+        self.min_seal_rows = rows;
     }
 }

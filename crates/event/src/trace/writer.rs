@@ -67,12 +67,18 @@ pub struct TraceWriter {
     dropped: u64,
     /// Rows in tails and segments.
     rows: u64,
+    /// The tail that events are appended to; `None` until the next rows come.
     tail: Option<TailWriter>,
+    /// Tails that were begun, which is also the number of the last one.
     tails: u32,
-    tail_rows: u64,
+    /// A tail of so many rows is handed over to be sealed; [`MIN_SEAL_ROWS`], but for tests.
+    min_seal_rows: u64,
+    /// When pending rows were last written, by which [`TAIL_INTERVAL`] is kept.
     tail_written: Instant,
     waits: PendingTable<WaitRow>,
     samples: PendingTable<SampleRow>,
+    /// Waits and samples that the probe did not hand over, for they came too fast; those that found no room here are counted by
+    /// their tables.
     left_out: u64,
     processes: JsonLines,
     stacks: JsonLines,
@@ -112,7 +118,7 @@ impl TraceWriter {
             rows: 0,
             tail: None,
             tails: 0,
-            tail_rows: MIN_SEAL_ROWS,
+            min_seal_rows: MIN_SEAL_ROWS,
             tail_written: Instant::now(),
             waits: PendingTable::new(),
             samples: PendingTable::new(),
@@ -299,7 +305,7 @@ impl TraceWriter {
         }
         self.waits.write_pending(&self.dir, &mut self.sealer)?;
         self.samples.write_pending(&self.dir, &mut self.sealer)?;
-        if let Some(tail) = self.tail.take_if(|t| t.row_count() >= self.tail_rows) {
+        if let Some(tail) = self.tail.take_if(|t| t.row_count() >= self.min_seal_rows) {
             self.sealer.rotate_tail(TableFamily::Events, tail)?;
         }
         self.tail_written = Instant::now();
@@ -340,7 +346,7 @@ impl TraceWriter {
     /// For tests, which can't wait for a million rows.
     #[cfg(test)]
     pub(super) fn seal_from(&mut self, rows: u64) {
-        self.tail_rows = rows;
+        self.min_seal_rows = rows;
         self.waits.seal_from(rows);
         self.samples.seal_from(rows);
     }
