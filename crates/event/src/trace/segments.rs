@@ -13,7 +13,7 @@ use super::table_columns::columns_of;
 use super::tail_read::{self, TailExtent};
 use super::{TraceError, flat};
 
-/// Some million rows.
+/// A piece of a table, of some million rows at most.
 #[derive(Debug)]
 pub(super) enum TableSegment {
     Sealed(SealedSegment),
@@ -21,7 +21,7 @@ pub(super) enum TableSegment {
     Tail(PathBuf, File, TailExtent),
 }
 
-/// The files that hold one segment.
+/// The files that hold one segment: one of the two, and both for the moment in which a sealed one replaces its tail.
 #[derive(Default)]
 pub(super) struct SegmentFiles {
     sealed: Option<PathBuf>,
@@ -53,7 +53,8 @@ impl TableSegment {
     }
 }
 
-/// All segments of a table; they are numbered without a gap, so that a missing one is noticed.
+/// Finds the files of all segments of a table, in the order of their numbers. Those begin at 1 and have no gap, so that a missing one
+/// is noticed.
 pub(super) fn find_segments(
     dir: &Path,
     family: TableFamily,
@@ -81,8 +82,9 @@ pub(super) fn find_segments(
     Ok(found.into_values().collect())
 }
 
-/// The sealed file counts where there are both: it got its name when it was whole, and the tail
-/// was about to go.
+/// Opens segment `number` by the files that [`find_segments`] found for it. The sealed file counts where there are both: it got its
+/// name when it was whole, and the tail was about to go. A tail stays open, and as long as it was then: what a recording appends
+/// later is not read.
 pub(super) fn open_segment(
     dir: &Path,
     family: TableFamily,
@@ -113,7 +115,7 @@ pub(super) fn open_segment(
             Ok(TableSegment::Tail(path, file, extent))
         }
         (_, Some(err)) => Err(err),
-        // Sealed since the directory was listed.
+        // A recording that goes on has sealed it since the directory was listed, and deleted the tail.
         (Err(err), None) if err.kind() == io::ErrorKind::NotFound => {
             SealedSegment::open(&family.sealed_path(dir, number), columns_of(family))
                 .map(TableSegment::Sealed)
