@@ -12,7 +12,8 @@ const STEPS_PER_OCTAVE: u64 = 1 << STEPS_LOG2;
 /// A histogram has so many buckets: 36 octaves reach past 500 s.
 pub const BUCKET_COUNT: usize = (STEPS_PER_OCTAVE * 36) as usize;
 
-/// Returns the bucket of a value: `bucket_of` of the probe does the same in the kernel.
+/// Returns the bucket of a value: `bucket_of` of the probe does the same in the kernel (`bpf/histogram.h`). Values beyond the last
+/// bucket are counted in it.
 #[must_use]
 pub fn bucket_of(ns: u64) -> usize {
     if ns < STEPS_PER_OCTAVE {
@@ -37,8 +38,11 @@ pub fn bucket_start_ns(bucket: usize) -> u64 {
 /// A histogram of nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
+    /// How many values each bucket has, [`BUCKET_COUNT`] of them.
     counts: Vec<u64>,
+    /// Of all values, ns: exact, and not by buckets.
     sum: u64,
+    /// The largest value, ns.
     max: u64,
 }
 
@@ -60,10 +64,11 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Adds the counts of one CPU's histogram. The sum comes apart, by [`Self::add_sum`].
+    /// Adds the counts of another histogram, such as one CPU's of the probe, and its maximum, ns. The sum of its values comes apart, by
+    /// [`Self::add_sum`].
     ///
-    /// A round that a late target reopens is taken out of one bucket on another CPU than it was
-    /// put in, so single CPUs may wrap below zero; the sum over the CPUs is exact.
+    /// Both wrap rather than overflow. No count of a real run comes near the end of 64 bits; one in a garbled file may, and must not end
+    /// who reads it.
     pub fn add_counts(&mut self, counts: impl IntoIterator<Item = u64>, max: u64) {
         for (mine, theirs) in self.counts.iter_mut().zip(counts) {
             *mine = mine.wrapping_add(theirs);

@@ -8,27 +8,27 @@ use crate::{Account, Cause, FunctionCalls, Histogram, text};
 /// All culprits or victims that found no room to be told apart have this name.
 pub const CROWDED_NAME: &str = "(more)";
 
-/// The shootdowns of one culprit process for one reason.
+/// How many shootdowns there were and what they cost: of one culprit process and one cause, or a sum of such.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShootdownCounts {
-    /// Rounds of requests.
+    /// Shootdowns: rounds of requests to one or more CPUs each.
     pub shootdowns: u64,
-    /// Rounds that flushed the whole address space.
+    /// Those of them that flushed the whole address space.
     pub full: u64,
-    /// Pages asked for in all other rounds.
+    /// Pages of 4 KiB that all others asked to flush.
     pub pages: u64,
-    /// CPUs interrupted.
+    /// CPUs interrupted, each as often as it was.
     pub victims: u64,
     /// Time culprits waited, ns.
     pub wait_ns: u64,
-    /// Time until victims' handlers started, ns.
+    /// Time from queueing until victims' handlers started, ns, summed over victims.
     pub delay_ns: u64,
-    /// Time in victims' handlers, ns.
+    /// Time in victims' handlers, ns, summed over victims.
     pub stall_ns: u64,
 }
 
 impl ShootdownCounts {
-    /// Adds `other`. The kernel's counters may wrap on single CPUs, never in the sum.
+    /// Adds `other`. Pages and times wrap rather than overflow: those of a garbled trace may be any, and must not end who reads it.
     pub fn add(&mut self, other: &Self) {
         self.shootdowns += other.shootdowns;
         self.full += other.full;
