@@ -20,8 +20,13 @@ use super::schema::{SCHEMA_KEY, TRACE_SCHEMA};
 /// A longer footer is refused; ours take some 50,000 bytes.
 const MAX_FOOTER_BYTES: u32 = 256 << 10;
 /// The library reads a schema by recursion, as deep as a garbled footer says: every level takes 6
-/// bytes there and less than 1,000 of stack.
-const FOOTER_STACK_BYTES: usize = 64 << 20;
+/// bytes there and less than 1,000 of stack, and more in a library that is built without optimisation. The kernel
+/// gives memory only to what of a stack is used.
+const FOOTER_STACK_BYTES: usize = if cfg!(debug_assertions) {
+    512 << 20
+} else {
+    64 << 20
+};
 /// A row group of more rows is refused.
 const MAX_GROUP_ROWS: i64 = 1 << 22;
 
