@@ -63,7 +63,7 @@ impl std::fmt::Debug for Comm {
 pub struct Shootdown {
     /// When the first request was queued, ns of CLOCK_MONOTONIC.
     pub t_ns: u64,
-    /// Until the last victim was done, ns.
+    /// From then until the last victim that the probe saw was done, ns; 0 where it saw none.
     pub wait_ns: u64,
     /// The culprit's process.
     pub pid: u32,

@@ -26,7 +26,8 @@ pub(super) enum ColumnNeed {
     Queries,
 }
 
-/// Declares every column once: the vectors, how they are written, and how they are read.
+/// Declares every column once: the vectors, how they are written, and how they are read. A line has the name, Parquet's type, the type of
+/// the values ([`ColumnKind`]), how they are packed ([`ColumnPacking`]), and who reads them ([`ColumnNeed`]). The order is that in the file.
 macro_rules! columns {
     ($($field:ident: $ty:ident, $kind:ident, $packing:ident, $need:ident;)+) => {
         /// Name, meaning and packing of each column, in order.

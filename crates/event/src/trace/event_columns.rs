@@ -18,16 +18,20 @@ pub(super) struct EventColumns {
     pub(super) victim_index: Vec<u16>,
     pub(super) t_ns: Vec<u64>,
     pub(super) wait_ns: Vec<u64>,
+    /// The number of the cause in [`crate::Cause::ALL`]. The tail's schema says which names the numbers stand for.
     pub(super) cause: Vec<u8>,
     pub(super) syscall: Vec<i16>,
+    /// The culprit's thread, by its number in `culprits`.
     pub(super) culprit: Vec<u32>,
     pub(super) cpu: Vec<u16>,
     pub(super) start: Vec<u64>,
     pub(super) end: Vec<u64>,
     pub(super) kernel_stack: Vec<i32>,
     pub(super) user_stack: Vec<i32>,
+    /// The victim's thread, by its number in `victims`.
     pub(super) victim: Vec<u32>,
     pub(super) victim_cpu: Vec<u16>,
+    /// [`OWN_MM_FLAG`] and [`BYSTANDER_FLAG`], or 0.
     pub(super) flags: Vec<u8>,
     pub(super) delay_ns: Vec<u32>,
     pub(super) stall_ns: Vec<u32>,

@@ -16,7 +16,7 @@ pub struct EventRow {
     pub victim_index: u16,
     /// When the first request was queued, ns of CLOCK_MONOTONIC.
     pub t_ns: u64,
-    /// Until the last victim was done, ns.
+    /// From then until the last victim that the probe saw was done, ns; 0 where it saw none.
     pub wait_ns: u64,
     /// Why; [`Cause::Other`] where a newer quell wrote a cause that this one does not know.
     pub cause: Cause,

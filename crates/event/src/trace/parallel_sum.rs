@@ -90,9 +90,13 @@ pub(super) fn sum_rows<S: RowSums>(
 struct SumTeam<'a> {
     segments: &'a [TableSegment],
     parts: Vec<SumPart>,
+    /// The number of the part that is taken next; beyond the last where there are no more.
     next: AtomicUsize,
+    /// A thread met an error: the others finish their part and take no other.
     stop: AtomicBool,
+    /// Rows that all threads have added.
     done: AtomicU64,
+    /// Is called with `done` after each part.
     told: &'a (dyn Fn(u64) + Sync),
 }
 

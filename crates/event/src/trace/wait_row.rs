@@ -13,7 +13,7 @@ use super::parquet_schema::{ColumnKind, ColumnPacking, ColumnSpec};
 pub struct WaitRow {
     /// When it left its CPU, ns of CLOCK_MONOTONIC.
     pub t_ns: u64,
-    /// Until it ran again, ns.
+    /// How long it slept, until it ran again, ns.
     pub wait_ns: u64,
     /// The process.
     pub pid: u32,
