@@ -336,29 +336,27 @@ impl AccountTotals {
         if let Some(known) = self.wait_classes.get(&key) {
             return *known;
         }
-        let addresses = match bpf_maps::stack_addresses(&self.wait_stacks, wait.kstack) {
-            Ok(addresses) if wait.kstack >= 0 => addresses,
-            _ => Vec::new(),
-        };
-        let names = (wait.kstack >= 0).then(|| self.kernel_names(&addresses));
-        let told = match names.flatten() {
-            Some(names) => {
-                let class = classify_stack(&names.all, wait.nr, true, wait.flags);
-                self.classified_stack(
-                    &addresses,
-                    &names,
-                    class,
-                    MAX_KERNEL_NUMBERS + MORE_WAIT_NUMBERS,
-                )
-            }
-            None => classify_by_call(wait.nr, wait.flags).map(|class| KernelStackClass {
+        let addresses = (wait.kstack >= 0)
+            .then(|| bpf_maps::stack_addresses(&self.wait_stacks, wait.kstack).ok())
+            .flatten();
+        let Some((addresses, names)) = addresses.and_then(|addresses| {
+            let names = self.kernel_names(&addresses)?;
+            Some((addresses, names))
+        }) else {
+            // This is not remembered: the stack may be read when the next wait has it.
+            return classify_by_call(wait.nr, wait.flags).map(|class| KernelStackClass {
                 class,
                 number: UNNUMBERED_STACK,
-            }),
+            });
         };
-        if wait.kstack >= 0 {
-            self.wait_classes.insert(key, told);
-        }
+        let class = classify_stack(&names.all, wait.nr, true, wait.flags);
+        let told = self.classified_stack(
+            &addresses,
+            &names,
+            class,
+            MAX_KERNEL_NUMBERS + MORE_WAIT_NUMBERS,
+        );
+        self.wait_classes.insert(key, told);
         told
     }
 

@@ -19,7 +19,7 @@ static __always_inline u32 log2_floor(u64 v)
 }
 
 /*
- * The twin of hist::bucket_of in quell-event. What is left of a value after the shift has one bit more than HIST_STEPS_LOG2, so
+ * The twin of histogram::bucket_of in quell-event. What is left of a value after the shift has one bit more than HIST_STEPS_LOG2, so
  * it lies from HIST_STEPS to 2 * HIST_STEPS - 1, and the buckets of an octave follow those of the one before without a gap.
  */
 static __always_inline u32 bucket_of(u64 ns)
