@@ -34,6 +34,9 @@ const MAX_READING_PART: u32 = 100;
 /// always has new frames; where quell loses its CPU while it reads, such a program once waited for 112 ms.
 const REREAD_BOUNDS: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(2)];
 
+/// The shortest and the longest age at which mappings are read again without a frame outside of them.
+const REREAD_AGES: [Duration; 2] = [Duration::from_millis(30), Duration::from_secs(5)];
+
 /// The shortest time until mappings are read again because a stack leads to a place without code. Code of a JIT often is such a
 /// place for good, and the process's threads wait for its lock meanwhile.
 const MIN_REREAD_FOR_UNWINDING: Duration = Duration::from_millis(50);
@@ -188,9 +191,11 @@ impl StackResolver {
     }
 
     /// Makes sure that the mappings of a process have been read, and again if one of these addresses of code is not in them: it may
-    /// lie in a library that was loaded since.
+    /// lie in a library that was loaded since. Files that only hold data are seen when the mappings are read at growing
+    /// distances.
     pub(crate) fn cover_addresses(&mut self, pid: u32, addresses: &[u64]) {
-        self.read_mappings(pid, Duration::MAX);
+        let known = self.snapshots.get(&pid).map(|s| s.first.elapsed());
+        self.read_mappings(pid, reread_age(known.unwrap_or_default()));
         let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
         let incomplete = self.snapshots.get(&pid).filter(|s| uncovered(&s.maps));
         if let Some(again) = incomplete.map(ProcessSnapshot::reread_after) {
@@ -246,7 +251,8 @@ impl StackResolver {
                 .pieces
                 .as_ref()
                 .and_then(|p| p.take_followed(new.kernel_id));
-            // The ring may not have been read as far as its piece, and then nothing is known but that there is a stack.
+            // It should be there, but only so many unwound stacks are kept, and each is given once: then nothing is known but that
+            // there is a stack.
             return self.followed_stack(new.id, pid, followed.unwrap_or_default());
         }
         let addresses = stack_addresses(&self.maps.stacks, new.kernel_id).unwrap_or_default();
@@ -516,6 +522,12 @@ fn named_mappings(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     maps.iter().filter(|m| m.path.is_some())
 }
 
+/// The age at which the mappings of a process are read again though they have all of its code: 30 ms, 120 ms, half a second and
+/// so on after it was seen first. Most programs map their files when they begin.
+fn reread_age(known: Duration) -> Duration {
+    (known * 3 / 4).clamp(REREAD_AGES[0], REREAD_AGES[1])
+}
+
 /// The mappings of code.
 fn code_mappings(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     maps.iter().filter(|m| m.perms.exec)
@@ -554,6 +566,20 @@ mod tests {
         ];
         assert_eq!(marks(Some(&names)), expected);
         assert_eq!(marks(None), [1, 2, 3].map(|a| (a, None, None)));
+    }
+
+    /// Check that a process which is always seen has its mappings read a few times in its first second, and then every five.
+    #[test]
+    fn mappings_are_read_at_growing_distances() {
+        let (mut last, mut reads) = (0, Vec::new());
+        for ms in 1..60_000_u64 {
+            if Duration::from_millis(ms - last) >= reread_age(Duration::from_millis(ms)) {
+                reads.push(ms);
+                last = ms;
+            }
+        }
+        assert_eq!(reads[..5], [30, 120, 480, 1_920, 6_920]);
+        assert_eq!(reads.len(), 15);
     }
 
     /// Check that a stack with as many frames as are kept counts as cut, and a shorter one as whole.
