@@ -108,7 +108,8 @@ impl LabMapping {
         Self::from_raw(at.cast(), bytes)
     }
 
-    /// Maps so much of a file, shared and writable.
+    /// Maps the first bytes of a file, shared and writable. Nothing is rounded up, and the file must be as long: beyond its last page a touch is
+    /// SIGBUS (mmap(2)).
     ///
     /// # Errors
     ///

@@ -90,7 +90,8 @@ fn check_tsc() -> Result<TscQuality, String> {
     Err("this CPU has no time stamp counter: the lab takes an x86-64 CPU".to_owned())
 }
 
-/// Reads the counter and the clock on one CPU after the other, and returns the largest distance of a reading from the line, ns.
+/// Measures by reading the counter and the clock on one CPU after the other, with pauses of 10 ms: the largest distance of a reading
+/// from the line, ns.
 #[cfg(target_arch = "x86_64")]
 fn largest_offset_ns() -> std::io::Result<u64> {
     let cpus = crate::pin::allowed_cpus()?;

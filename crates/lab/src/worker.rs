@@ -215,7 +215,7 @@ impl WorkerCrew {
         })
     }
 
-    /// Sends the gaps and the operations of the block.
+    /// Sends the gaps of the block, each as its beginning and length, and its operations, each as its beginning and end.
     fn send_stamps(&self, answers: &mut impl Write) -> io::Result<()> {
         let rests = self.victim.as_ref().and_then(|v| v.rests.as_ref());
         let gaps = rests.map(|v| v.gaps.as_slice()).unwrap_or_default();

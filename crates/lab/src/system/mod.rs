@@ -88,8 +88,8 @@ impl GuardedSettings {
         let status = self.child.wait()?;
         match said.trim_end() {
             "" if status.success() => Ok(()),
-            // The child was killed, or failed without a word. Settings that it has taken back already are written a second time
-            // at most.
+            // The child was killed, or failed without a word. A setting that it has taken back already is written a second time; a
+            // device that it has removed already is told as one that could not be.
             "" => take_all_back(std::mem::take(&mut self.undo)),
             left => Err(io::Error::other(left.to_owned())),
         }

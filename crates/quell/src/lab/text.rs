@@ -363,9 +363,8 @@ fn effect_rows(summary: &ExperimentSummary) -> String {
         say(
             "each costs the victim",
             format!(
-                "{} (mean of {} shootdowns and faults{middle})",
-                time(ns.round() as u64),
-                count(e.events)
+                "{} (mean of the shootdowns and faults that lie in a gap{middle})",
+                time(ns.round() as u64)
             ),
         );
     }

@@ -63,7 +63,7 @@ impl<'a> ExperimentPair<'a> {
     pub(super) fn claimed_change(&self, family: usize) -> (EffectChange, &'static str) {
         let none = |why| (EffectChange::None, why);
         if self.all_runs().any(|s| !s.verdict.is_answer()) {
-            return none("a side was too noisy to tell its effect");
+            return none("a run was too noisy or too short to tell its effect");
         }
         if !self.all_runs().any(|s| s.verdict == LabVerdict::Shown) {
             return none("neither side stalls the victim");
@@ -100,7 +100,7 @@ impl<'a> ExperimentPair<'a> {
     }
 
     /// Whether the intervals of the first two runs lie apart. They hold the scatter within a run, and no more: two runs
-    /// of the same thing may lie apart too.
+    /// of the same thing may lie apart too. No change either where any run, also a later one, gave no answer.
     pub(super) fn change_of_first_runs(&self) -> EffectChange {
         let BothSides { a, b } = self.stall_ppm().sides;
         let below = |x: IntervalSummary, y: IntervalSummary| matches!((x.ci95.1, y.ci95.0), (Some(high), Some(low)) if high < low);
