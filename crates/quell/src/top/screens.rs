@@ -5,9 +5,12 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
 
+use super::close_up::ProcessCloseUp;
 use super::draw::{ScreenStyle, draw_view};
+use super::filter::RowFilter;
 use super::fixture::{close_up_interval, overview_interval};
-use super::state::{KeyAction, ViewState};
+use super::grid::SortOrder;
+use super::state::{KeyAction, Pane, ViewState, sorted_grid};
 use super::{json, text};
 
 fn state_of_overview(guarded: bool) -> ViewState {
@@ -212,6 +215,20 @@ fn one_process() {
     assert!(screen_text(&state, 120, 30).contains("polars (4711) has ended"));
     let text = text::interval_text(&state.interval, "", 1, 10);
     assert!(text.contains("Process 4711, which has ended"), "{text}");
+}
+
+/// Check that a process which was just opened has no causes until an interval has looked at it, and not those of pid 0.
+#[test]
+fn a_process_without_an_interval() {
+    let mut interval = close_up_interval();
+    interval.tally.culprits[0].pid = 0;
+    interval.close_up = None;
+    let filter = RowFilter::default();
+    let grid = sorted_grid(&interval, Pane::Reasons, &filter, SortOrder::default());
+    assert!(grid.lines.is_empty(), "{:?}", grid.lines.len());
+    interval.close_up = Some(ProcessCloseUp::default());
+    let grid = sorted_grid(&interval, Pane::Reasons, &filter, SortOrder::default());
+    assert!(!grid.lines.is_empty());
 }
 
 /// Check that the matrix takes the place of the lower tables where there is little room, and a filter says what passes.

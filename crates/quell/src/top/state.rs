@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use quell_event::Tally;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::account;
+use super::close_up::ProcessCloseUp;
 use super::filter::RowFilter;
 use super::grid::{Grid, RowId, SortOrder};
 use super::interval::LiveInterval;
@@ -92,7 +94,8 @@ pub(crate) struct ViewState {
     chosen: HashMap<Pane, (RowId, usize)>,
 }
 
-/// The table of a pane in this interval, sorted; the matrix has none.
+/// The table of a pane in this interval, sorted where its order has no meaning of its own. It is empty for the matrix, and for what
+/// looks at one process until the first interval that does.
 pub(crate) fn sorted_grid(
     interval: &LiveInterval,
     pane: Pane,
@@ -100,7 +103,12 @@ pub(crate) fn sorted_grid(
     sort: SortOrder,
 ) -> Grid {
     let tables = || TallyTables::new(interval, filter);
-    let close_up = || interval.close_up.clone().unwrap_or_default();
+    // Before that interval there is no process, and not pid 0, which may have shot.
+    let nobody = (ProcessCloseUp::default(), Tally::default());
+    let (close_up, tally) = match &interval.close_up {
+        Some(close_up) => (close_up, &interval.tally),
+        None => (&nobody.0, &nobody.1),
+    };
     let mut grid = match pane {
         Pane::Culprits => tables().culprits,
         Pane::Victims => tables().victims,
@@ -115,10 +123,10 @@ pub(crate) fn sorted_grid(
         },
         Pane::Time => account::mechanism_grid(interval, filter),
         Pane::Holders => account::holder_grid(interval, filter),
-        Pane::Threads => close_up().thread_grid(filter),
-        Pane::Reasons => close_up().cause_grid(&interval.tally, filter),
-        Pane::OwnRegions => close_up().region_grid(filter),
-        Pane::Stacks => close_up().stack_grid(filter),
+        Pane::Threads => close_up.thread_grid(filter),
+        Pane::Reasons => close_up.cause_grid(tally, filter),
+        Pane::OwnRegions => close_up.region_grid(filter),
+        Pane::Stacks => close_up.stack_grid(filter),
     };
     grid.sort_rows(sort);
     grid

@@ -161,8 +161,8 @@ fn fit_columns(grid: &Grid, width: usize, sorted: usize) -> Vec<(usize, usize)> 
     shown
 }
 
-/// A column is as wide as its title and cells, and no less than numbers mostly are, so that it does not jump from interval to
-/// interval.
+/// A column is as wide as its title and cells, and no less than cells of its alignment and order mostly are, so that it does not
+/// jump from interval to interval.
 fn natural_width(grid: &Grid, i: usize) -> usize {
     let column = &grid.columns[i];
     let cells = grid.lines.iter().filter_map(|l| l.cells.get(i));
@@ -170,7 +170,7 @@ fn natural_width(grid: &Grid, i: usize) -> usize {
     let least = match (column.right, column.ascending) {
         (true, false) => 7,
         (true, true) => 5,
-        // a name of a thread has at most 15 characters in the kernel
+        // names and lists of CPUs: a name of a thread has at most 15 characters in the kernel
         (false, true) => 15,
         (false, false) => 1,
     };
