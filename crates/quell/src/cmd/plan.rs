@@ -1,5 +1,6 @@
 //! `quell plan`: the remedies for a program, from a trace, a running process, or a run of a command.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use crate::plan::{
     overridden_settings, save_plan,
 };
 use crate::preload::file_rights::{has_rights, is_process_secure};
-use crate::preload::fitness::sanitizer_reason;
+use crate::preload::fitness::unfit_process;
 use crate::recording::{Recording, STEP, record_command};
 use crate::show::command::{command_title, shell_words};
 use crate::show::lines::bullet_list;
@@ -36,8 +37,15 @@ use crate::usage::usage;
 /// The default output of `quell record`.
 const DEFAULT_TRACE: &str = "trace.quell";
 
-const NO_BUDGET: &str = "--budget is not kept: a trace does not say how much memory the program has. Plan for '-p PID' \
-    or '-- COMMAND', which measure it";
+/// The note that the budget could not be kept, since nobody knows how much memory the program has.
+fn unkept_budget(is_process: bool) -> &'static str {
+    match is_process {
+        true => "--budget is not kept: how much memory the process has could not be read",
+        false => {
+            "--budget is not kept: a trace does not say how much memory the program has. Plan for '-p PID' or '-- COMMAND', which measure it"
+        }
+    }
+}
 
 /// The program to plan for: the evidence, its name, and the environment that it ran in.
 struct PlanSubject {
@@ -68,7 +76,7 @@ pub(crate) fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     }
     let environment = plan.environment(&theirs);
     let unmeasured = (args.budget.is_some() && subject.observed.evidence.max_rss.is_none())
-        .then(|| NO_BUDGET.to_owned());
+        .then(|| unkept_budget(args.pid.is_some()).to_owned());
     let notes = [
         subject.observed.notes.clone(),
         unmeasured.into_iter().collect(),
@@ -137,8 +145,8 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     let mut recording = Recording::start(&dir, false, options, &watched)?;
     // The tree is read twice, for processes that fork meanwhile. Forks of a known process are followed by the probe.
     for _ in 0..2 {
-        for child in proc.process_tree(pid)? {
-            recording.probe.add_process(child)?;
+        for member in proc.process_tree(pid)? {
+            recording.probe.add_process(member)?;
         }
     }
     let recognised = recognise_process(Path::new("/"), pid)?;
@@ -150,21 +158,23 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     let modules = maps::read_maps(Path::new("/"), pid).map(|all| maps::executable_files(&all));
     let modules = modules.unwrap_or_default().into_iter().map(|m| m.path);
     let modules: Vec<PathBuf> = modules.collect();
-    let unfit = sanitizer_reason(proc.exe(pid).ok().as_deref(), &modules);
-    let faults = |pid| proc.stat(pid).ok().map(|s| s.minor_faults + s.major_faults);
-    let before = faults(pid);
+    let unfit = unfit_process(proc.exe(pid).ok().as_deref(), &modules);
+    let highest_rss = || {
+        let text = std::fs::read_to_string(proc.path_of(pid, "status")).ok()?;
+        max_rss_of_status(&text)
+    };
+    let faults = || faults_of_tree(&proc, pid);
+    // Both are read before too, because the process may have ended when they are read again.
+    let (before, first_rss) = (faults(), highest_rss());
     let end = Instant::now() + duration;
     while Instant::now() < end && signals::first_signal().is_none() && proc.exists(pid) {
         recording.step(STEP)?;
     }
-    let after = faults(pid);
-    let max_rss = std::fs::read_to_string(proc.path_of(pid, "status"))
-        .ok()
-        .and_then(|text| max_rss_of_status(&text));
+    let (after, max_rss) = (faults(), highest_rss().or(first_rss));
     recording.finish()?;
     let mut observed = of_trace(&dir)?;
     let evidence = &mut observed.evidence;
-    evidence.page_faults = after.zip(before).map(|(a, b)| a.saturating_sub(b));
+    evidence.page_faults = faults_between(&before, &after);
     (evidence.max_rss, evidence.secure) = (max_rss, secure);
     evidence.unfit = unfit.or(evidence.unfit.take());
     // The trace has a command line, but quell did not start it.
@@ -179,6 +189,26 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
         environment: text_variables(environment),
         status: ExitCode::SUCCESS,
     })
+}
+
+/// The page faults so far of a process and each of its descendants, by their numbers: their shootdowns are counted too. Empty where it has
+/// ended.
+fn faults_of_tree(proc: &Proc, pid: u32) -> BTreeMap<u32, u64> {
+    let tree = proc.process_tree(pid).unwrap_or_default();
+    tree.into_iter()
+        .filter_map(|pid| {
+            let stat = proc.stat(pid).ok()?;
+            Some((pid, stat.minor_faults + stat.major_faults))
+        })
+        .collect()
+}
+
+/// The page faults between two readings, of those that still live at the second; `None` where none does. One that was not there
+/// at the first began at 0.
+fn faults_between(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> Option<u64> {
+    let since =
+        |(pid, now): (&u32, &u64)| now.saturating_sub(before.get(pid).copied().unwrap_or(0));
+    (!after.is_empty()).then(|| after.iter().map(since).sum())
 }
 
 /// The maximum of resident memory so far, in bytes, by a status file (proc_pid_status(5)).
@@ -297,6 +327,15 @@ fn plan_json(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that faults are those of all that live at the end, and unknown where nobody does.
+    #[test]
+    fn faults_of_the_whole_tree() {
+        let before = BTreeMap::from([(1, 10), (2, 100)]);
+        let after = BTreeMap::from([(1, 15), (3, 7)]);
+        assert_eq!(faults_between(&before, &after), Some(12));
+        assert_eq!(faults_between(&before, &BTreeMap::new()), None);
+    }
 
     /// Check that the high-water mark is read in bytes, and that a file without one has none.
     #[test]

@@ -41,6 +41,8 @@ pub(crate) fn for_32_bits(command: &[OsString]) -> Option<PathBuf> {
     is_32_bit(&program).then_some(program)
 }
 
+const FOR_32_BITS: &str = "the program is for 32 bits, and the preload library for 64";
+
 /// The sanitizers that stand between a program and its memory: the stem from which the names of their files and symbols are
 /// made, and their names.
 const KNOWN_SANITIZERS: [(&str, &str); 5] = [
@@ -62,9 +64,20 @@ pub(crate) fn unfit_for_preload(command: &[OsString]) -> Option<String> {
 /// [`unfit_for_preload`], and programs that the loader passes over silently. It serves the choice of a plan.
 pub(crate) fn unfit_for_choice(command: &[OsString]) -> Option<String> {
     if for_32_bits(command).is_some() {
-        return Some("the program is for 32 bits, and the preload library for 64".to_owned());
+        return Some(FOR_32_BITS.to_owned());
     }
     unfit_for_preload(command)
+}
+
+/// The same of a process that runs, by its program's file and the files that it has mapped executable.
+pub(crate) fn unfit_process<P: AsRef<Path>>(
+    program: Option<&Path>,
+    modules: &[P],
+) -> Option<String> {
+    if program.is_some_and(is_32_bit) {
+        return Some(FOR_32_BITS.to_owned());
+    }
+    sanitizer_reason(program, modules)
 }
 
 /// The reason that a program has a sanitizer, known by the names of its libraries or by symbols in its file.
