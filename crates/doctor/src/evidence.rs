@@ -121,7 +121,8 @@ impl HarmEvidence {
         n.unwrap_or(0)
     }
 
-    /// How many shootdowns of a cause these allocators called for, and of how many nobody knows who did.
+    /// How many shootdowns of a cause the judged allocators called for, and of how many no stack proves who did. Those of which a stack
+    /// names another caller are in neither.
     pub(crate) fn shootdowns_by_callers(
         &self,
         cause: Cause,

@@ -30,16 +30,18 @@ pub(crate) fn last_assignment(files: &SystemFiles, name: &str) -> Option<(String
     last.map(|(_, setting)| (setting.file, setting.value))
 }
 
-/// The assignments of all files, in the order in which they are read, and whether one could not be.
+/// The assignments of all files, in the order in which they are read, and whether a file or a folder of files is there that could not
+/// be read.
 pub(crate) fn read_assignments(files: &SystemFiles) -> (Vec<(String, SysctlAssignment)>, bool) {
+    let (mut found, mut unread) = (Vec::new(), false);
     let mut by_name = BTreeMap::new();
     for folder in SYSCTL_FOLDERS {
+        unread |= files.is_closed_folder(folder);
         for path in files.files_in(folder, |name| name.ends_with(".conf")) {
             let name = path.rsplit('/').next().unwrap_or_default().to_owned();
             by_name.entry(name).or_insert(path);
         }
     }
-    let (mut found, mut unread) = (Vec::new(), false);
     for file in by_name.into_values().chain([SYSCTL_CONF_FILE.to_owned()]) {
         let text = files.file(&file);
         unread |= matches!(text, FileValue::Refused(_));

@@ -70,6 +70,12 @@ impl SystemFiles {
         found
     }
 
+    /// Whether a folder is there that can't be listed.
+    pub(crate) fn is_closed_folder(&self, folder: &str) -> bool {
+        let listed = std::fs::read_dir(under(&self.root, Path::new(folder)));
+        listed.is_err_and(|err| err.kind() != ErrorKind::NotFound)
+    }
+
     /// The files in a folder whose names are numbers.
     pub(crate) fn numbered_files_in(&self, folder: &str) -> Vec<String> {
         self.files_in(folder, |name| name.bytes().all(|b| b.is_ascii_digit()))

@@ -41,7 +41,8 @@ impl Deref for SystemView<'_> {
 }
 
 impl<'a> SystemView<'a> {
-    /// At the machine under this root, `/` for this one, and at a process of it.
+    /// A look at the machine under this root, `/` for this one, and at a process of it. The names of all processes are read now, and none
+    /// where /proc can't be listed; other files when a rule asks.
     #[must_use]
     pub fn new(
         root: &Path,

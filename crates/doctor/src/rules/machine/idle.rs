@@ -43,7 +43,7 @@ fn check_cpu_idle(look: &SystemView<'_>) -> CheckResult {
     checked.with_reads([read])
 }
 
-/// Asks the states of the hot CPUs, or of all where there are none.
+/// Judges the sleep states of the CPUs that nobody is to disturb ([`SystemView::hot_cpus`]), or of all where there are none.
 fn check_sleep_states(look: &SystemView<'_>, driver: &str) -> CheckResult {
     let hot = look.hot_cpus();
     let cpus = if hot.is_empty() {
@@ -53,6 +53,7 @@ fn check_sleep_states(look: &SystemView<'_>, driver: &str) -> CheckResult {
     };
     let held = held_wake_up_limit(look);
     let (mut reads, mut deep, mut seen, mut unread) = (vec![held.1], Vec::new(), 0_usize, false);
+    let governor = slow_governor(look, &cpus);
     for cpu in cpus {
         let limit = held.0.min(resume_limit(look, cpu));
         let mut sleeps = false;
@@ -86,14 +87,22 @@ fn check_sleep_states(look: &SystemView<'_>, driver: &str) -> CheckResult {
             "no sleep takes more than {MAX_SHALLOW_WAKE_UP_US} µs to leave"
         ))
     };
-    let governor = look.file(&format!("{CPU_FOLDER}/cpu0/cpufreq/scaling_governor"));
-    let checked = match governor.text() {
-        Some("performance") | None => checked,
+    let checked = match governor {
+        None => checked,
         Some(other) => checked.with_note(format!(
             "scaling_governor is '{other}': 'performance' keeps the clock up"
         )),
     };
     checked.with_reads(reads)
+}
+
+/// The first governor of these CPUs that lets the clock sink; `None` where there is none, or no governor at all.
+fn slow_governor(look: &SystemView<'_>, cpus: &[u32]) -> Option<String> {
+    cpus.iter().find_map(|cpu| {
+        let file = look.file(&format!("{CPU_FOLDER}/cpu{cpu}/cpufreq/scaling_governor"));
+        let text = file.text()?;
+        (text != "performance").then(|| text.to_owned())
+    })
 }
 
 fn deep_sleep_hazard(look: &SystemView<'_>, driver: &str, deep: &[u32], hot: bool) -> CheckResult {
@@ -163,7 +172,7 @@ mod tests {
 
     const ISOLATED: (&str, &str) = ("/sys/devices/system/cpu/isolated", "2");
     const RESUME: &str = "/sys/devices/system/cpu/cpu2/power/pm_qos_resume_latency_us";
-    const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    const GOVERNOR: &str = "/sys/devices/system/cpu/cpu2/cpufreq/scaling_governor";
 
     fn machine(disable: &'static str) -> Vec<(&'static str, &'static str)> {
         vec![
@@ -184,7 +193,12 @@ mod tests {
     #[test]
     fn deep_is_a_hazard() {
         let mut files = machine("0");
+        // The CPU that nobody is to disturb counts, and not the first.
         files.push((GOVERNOR, "powersave"));
+        files.push((
+            "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+            "ondemand",
+        ));
         let found = ask_rule_on(&CPU_IDLE, &files);
         assert_hazard(
             &found,
