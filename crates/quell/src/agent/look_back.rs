@@ -29,7 +29,7 @@ pub(crate) fn write_lines(lines: &[LookBackLine], to: impl io::Write) -> io::Res
     out.flush()
 }
 
-/// The counts in a trace's folder; none where there is no file. A line that can't be read is left out.
+/// The counts in a trace's folder; none where there is no file. A line that can't be read, or ends before it begins, is left out.
 pub(crate) fn read_look_back(trace: &Path) -> Vec<LookBackLine> {
     let Ok(file) = File::open(trace.join(LOOK_BACK_FILE)) else {
         return Vec::new();
@@ -43,6 +43,7 @@ pub(crate) fn read_look_back(trace: &Path) -> Vec<LookBackLine> {
     let lines = io::BufReader::new(file).split(b'\n').map_while(Result::ok);
     lines
         .filter_map(|line| serde_json::from_slice(&line).ok())
+        .filter(|line: &LookBackLine| line.from_ns <= line.to_ns)
         .collect()
 }
 
@@ -81,7 +82,7 @@ fn own_function(frames: &[Text]) -> &str {
     own.or_else(|| frames.first()).map_or("", |frame| frame)
 }
 
-/// The text that follows a report's; empty where nothing is known. Each table has at most `top` rows.
+/// The text that follows a report's; empty where nothing is known. Each table has at most `top` rows, but the first all looks.
 pub(crate) fn look_back_text(lines: &[LookBackLine], top: usize) -> String {
     let (Some(from), Some(to)) = (
         lines.iter().map(|l| l.from_ns).min(),
@@ -238,6 +239,22 @@ not a line
         text.lines()
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect()
+    }
+
+    /// Check that of a trace's file the lines are left out that can't be read or end before they begin.
+    #[test]
+    fn only_true_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |from: u64, to: u64| {
+            format!(
+                r#"{{"from_ns":{from},"to_ns":{to},"kind":"time","cgroup":"/a","cgroup_id":7,"mechanism":"lock.mmap","cpu_ns":0,"sleeps":7,"blocked_ns":7}}"#
+            )
+        };
+        let text = [line(1, 2), "not a line".to_owned(), line(2, 1)].join("\n");
+        std::fs::write(dir.path().join(LOOK_BACK_FILE), text).unwrap();
+        let read = read_look_back(dir.path());
+        let times: Vec<_> = read.iter().map(|l| (l.from_ns, l.to_ns)).collect();
+        assert_eq!(times, [(1, 2)]);
     }
 
     /// Check that a report says what was before the trace: how it grew, who asked, which code, and what made threads sleep;
