@@ -13,7 +13,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriter, IntervalLogWr
 use crate::{Measure, Rows, measure};
 
 /// Seconds that are kept open: rows are in the order of recording, and a CPU that shoots seldom is
-/// recorded late. A row that comes later still counts in the oldest second that is open.
+/// recorded late. A row of a second that is written already counts in the first one that is not.
 const MAX_OPEN_SECONDS: usize = 4;
 
 const SECOND_NS: u64 = 1_000_000_000;

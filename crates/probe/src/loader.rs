@@ -57,7 +57,7 @@ pub struct Probe {
 /// The program that is attached to nothing: the loader runs it to pass settings to the others, and before it reads the counts.
 const SETTLE_PROGRAM: &str = "settle_rest";
 
-/// How long a CPU must not have shot before the loader counts its last rounds, so that the two don't
+/// How long a CPU must not have timed a shootdown before the loader counts its last rounds, so that the two don't
 /// meet: a thousand times longer than a round lasts, and less than a person sees.
 const MIN_QUIET_TIME: Duration = Duration::from_millis(20);
 

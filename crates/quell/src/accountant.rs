@@ -165,7 +165,8 @@ impl Accountant {
         self.accounting.stack_costs(account)
     }
 
-    /// The whole account in the end. If there were hits, it measures how long one takes, once for each boot.
+    /// The whole account in the end. If there were hits and what one takes is not known since boot, that is measured: half a second of two CPUs. Root keeps
+    /// it until the next boot, others measure each time.
     ///
     /// # Errors
     ///

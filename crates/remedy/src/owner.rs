@@ -101,22 +101,22 @@ pub fn calling_allocator(
 pub struct Unattributed;
 
 /// The most likely owner where no stack names one: the allocator that took malloc's place, which gets its memory by sbrk(3)
-/// too (gperftools, jemalloc's dss); without one, for `[heap]` and brk the C library, otherwise another allocator that was
-/// built in on purpose, and the C library if there is none.
+/// too (gperftools, jemalloc's dss); without one, for `[heap]` and brk the C library, otherwise another allocator or runtime with one,
+/// and the C library if there is none. Node and CPython stand aside, because they get most of their memory by malloc.
 pub(crate) fn likely_owner(
     found: &[FoundSoftware],
     source: Option<&ShootdownSource>,
 ) -> Option<usize> {
     let libc = found.iter().position(|f| f.kind.is_libc());
-    let built_in = found.iter().position(|f| f.replaces_malloc);
+    let malloc_replacement = found.iter().position(|f| f.replaces_malloc);
     if source.is_some_and(is_of_heap) {
-        return built_in.or(libc);
+        return malloc_replacement.or(libc);
     }
     let aside = [SoftwareKind::Node, SoftwareKind::CPython];
     let other = found
         .iter()
         .position(|f| f.kind.has_allocator() && !f.kind.is_libc() && !aside.contains(&f.kind));
-    built_in.or(other).or(libc)
+    malloc_replacement.or(other).or(libc)
 }
 
 /// Whether it is the heap that is given back, which says whose it is: malloc's, whichever that is.

@@ -150,7 +150,7 @@ pub unsafe trait Kernel: Threads {
     unsafe fn write_marks(&self, range: Range, mark: u64);
     /// Whether each page of a range still has the word that [`Kernel::write_marks`] wrote. Never faults.
     fn is_marked(&self, range: Range, mark: u64) -> bool;
-    /// The same, and faults where a page can't be read: some ten times as fast.
+    /// The same by plain reads, some ten times as fast: where a page can't be read, the program ends by SIGSEGV or SIGBUS.
     unsafe fn has_marks(&self, range: Range, mark: u64) -> bool;
     /// Makes each page zeros that has that word, up to the first that has not. How many bytes.
     unsafe fn clear_marked(&self, range: Range, mark: u64) -> usize;

@@ -278,14 +278,15 @@ impl<K: Kernel> Shim<K> {
         cleared == range.len()
     }
 
-    /// The word that is written into kept pages: for each process another, so that no file and no other process has it.
+    /// The word that is written into kept pages and anchors: another for each start of a program, so that no file and no other program
+    /// has it. A child by fork(2) has its parent's.
     pub(crate) fn process_mark(&self) -> u64 {
         let known = self.mark.load(Ordering::Relaxed);
         if known != 0 {
             return known as u64;
         }
         let now = (self.kernel.now_ns() as usize).rotate_left(32) ^ (&raw const *self).addr();
-        // The finalizer of SplitMix64, and never 0.
+        // The last step of SplitMix64's finalizer, and never 0.
         let x = now.wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let new = (x ^ (x >> 31)) | 1;
         let order = Ordering::Relaxed;

@@ -89,7 +89,7 @@ impl<K: Kernel> Shim<K> {
             .begin_pause(self.calls.load(Ordering::Relaxed), calls);
     }
 
-    /// Every region that is known, in order.
+    /// Shows every region that is known, by address, while the table is locked; none where the lock can't be had.
     pub fn each_region(&self, mut show: impl FnMut(Range, RangeUse)) {
         let _ = self.try_locked(|table| {
             let mut at = table.nodes.first_ending_after(0);

@@ -510,13 +510,15 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps kept memory in a range, so that it is to the kernel as it is to the program. Another thread may be
+    /// Unmaps kept memory and anchors in a range, so that it is to the kernel as it is to the program; of a region without marks, or where
+    /// there is no room for what would be left of it, also what lies outside. It is not looked at where the table can't be had: by a handler inside
+    /// the table, or while a fork waits. Another thread may be
     /// zeroing some of it, or changing its protection: to a call that leaves the range as it is that makes no
     /// difference, and for others there is [`Shim::clear_the_way`].
     ///
     /// # Errors
     ///
-    /// ENOMEM where something there is being given back and does not come to an end: for two seconds by
+    /// Those of munmap(2), and ENOMEM where something there is being given back and does not come to an end: for two seconds by
     /// another thread, or in the thread that this signal handler interrupted.
     pub(crate) fn unmap_kept_in(&self, range: Range) -> Result<(), Errno> {
         if self.is_off() {

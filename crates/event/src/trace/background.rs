@@ -16,7 +16,7 @@ unsafe extern "C" {
     fn setpriority(which: c_int, who: c_int, priority: c_int) -> c_int;
 }
 
-/// Lets this thread run only where a CPU would idle; where that is refused, with the least weight.
+/// Gives this thread the least share of a CPU that there is (sched(7), SCHED_IDLE); where that is refused, that of nice 19.
 /// Where both are refused it runs as it did, which costs time and nothing else.
 pub(super) fn step_back() {
     let param = SchedParam { sched_priority: 0 };

@@ -67,7 +67,8 @@ impl GroupColumns<'_> {
     }
 }
 
-/// Checks that the file is whole, and that it has these columns.
+/// Opens a sealed file, and returns it with what its end says of it, once that is whole and has these columns. Pages are checked when they are
+/// read.
 pub(super) fn open_parquet(
     path: &Path,
     columns: &'static [ColumnSpec],

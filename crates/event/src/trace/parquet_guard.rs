@@ -101,7 +101,8 @@ fn check_header(header: &[u8]) -> Result<()> {
     }
 }
 
-/// Lets only pages pass that this version writes.
+/// Refuses unpacked pages whose claimed number of values could make the library allocate without bound, or whose encoding no
+/// table of quell's has. Pages that are skipped are not looked at.
 pub(super) struct GuardedPages<P>(pub(super) P);
 
 impl<P: PageReader> GuardedPages<P> {

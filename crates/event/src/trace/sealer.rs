@@ -78,7 +78,8 @@ impl Sealer {
             .take()
     }
 
-    /// Seals the tails that are left, and calls `progress` with the rows of each.
+    /// Ends the thread, seals the tails that it left, and calls `progress` with the rows of each tail, sealed now or before. The first error
+    /// ends it.
     pub(super) fn seal_rest(self, mut progress: impl FnMut(u64)) -> Result<(), TraceError> {
         let Self {
             dir,

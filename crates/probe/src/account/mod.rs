@@ -81,7 +81,7 @@ pub struct Accounting {
     ring: RecordRing,
     pieces: Option<StackPieces>,
     totals: Rc<RefCell<AccountTotals>>,
-    /// The clock of each thread that lives, by its number; a thread beyond MAX_CLOCKS (`bpf/account.h`) has none, and is counted
+    /// The clock of each thread that lives, by its number; a thread beyond MAX_THREAD_CLOCKS (`bpf/account.h`) has none, and is counted
     /// as lost.
     clocks: MapHandle,
     healths: MapHandle,
@@ -93,7 +93,7 @@ pub struct Accounting {
 
 /// Whether the tracepoint sched_switch passes on the state in which a thread leaves its CPU, as it does since Linux 5.18;
 /// before, the state has to be read from the thread. The tracepoint does not tell its arguments itself, but the type of the
-/// functions that attach to it does.
+/// functions that attach to it does. Where it can't be read, the kernel is taken for a new one.
 fn has_prev_state() -> bool {
     use libbpf_rs::ReferencesType as _;
     use libbpf_rs::btf::{Btf, types};
@@ -112,12 +112,12 @@ fn has_prev_state() -> bool {
 }
 
 impl Accounting {
-    /// Loads the programs beside a probe and starts to count the same processes, or CPUs. Samples of a CPU are
-    /// `period_ns` apart.
+    /// Loads the programs beside a probe and starts to count the same processes, or CPUs: `scope` is the probe's own. Samples of a CPU are
+    /// `period_ns` apart; CPUs that come later are sampled by [`Self::sample_on`].
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] says what this kernel or this user lacks, and what helps.
+    /// [`Error::Missing`] says what this kernel or this user lacks, and what helps; [`Error::Load`] what libbpf or the kernel refused.
     pub fn attach(probe: &Probe, scope: &Scope, period_ns: u64) -> Result<Self> {
         let (scope_tgids, scope_cpus) = probe.scope_maps();
         let symbols = KernelSymbols::read();

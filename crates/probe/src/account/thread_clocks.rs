@@ -22,8 +22,8 @@ fn read_exec_ns(pid: u32, tid: u32) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The row of a process of which no record has come yet, perhaps: then it is new, or that of all other processes where there
-/// are too many to tell apart, to which the process's records will be added, too.
+/// The row of a process of which no record has come yet, perhaps: then it is new, or, where this snapshot has too many to tell apart,
+/// that of all other processes. Its records may still get a row of their own, because the totals count only processes with records.
 fn row_of_process(account: &mut Account, pid: u32) -> &mut ProcessTime {
     let processes = &mut account.processes;
     let place_of = |processes: &[ProcessTime], pid| processes.iter().position(|p| p.pid == pid);

@@ -27,10 +27,10 @@ use crate::resolver::{StackResolver, kernel_stack};
 use crate::unwind::{StackPieces, is_of_piece};
 
 /// The most kernel stacks whose class is remembered; then all are looked up anew.
-const MAX_KERNEL_STACKS: usize = 1 << 13;
+const MAX_CACHED_KERNEL_CLASSES: usize = 1 << 13;
 /// The most kernel stacks that are told apart where samples and waits are kept one by one; those that come later have no
 /// number. Each takes some three kilobytes of a trace.
-const MAX_KERNEL_NUMBERS: usize = 1 << 12;
+const MAX_NUMBERED_KERNEL_STACKS: usize = 1 << 12;
 /// So many more stacks of waits are told apart. Waits have few stacks, and samples are to leave room for them.
 const MORE_WAIT_NUMBERS: usize = 1 << 11;
 /// The most holders of locks that are told apart.
@@ -322,9 +322,9 @@ impl AccountTotals {
         let names = self.kernel_names(&key.0);
         let told = names.and_then(|names| {
             let class = classify_stack(&names.all, nr, false, 0);
-            self.classified_stack(&key.0, &names, class, MAX_KERNEL_NUMBERS)
+            self.classified_stack(&key.0, &names, class, MAX_NUMBERED_KERNEL_STACKS)
         });
-        if self.kernel_classes.len() >= MAX_KERNEL_STACKS {
+        if self.kernel_classes.len() >= MAX_CACHED_KERNEL_CLASSES {
             self.kernel_classes.clear();
         }
         self.kernel_classes.insert(key, told);
@@ -354,7 +354,7 @@ impl AccountTotals {
             &addresses,
             &names,
             class,
-            MAX_KERNEL_NUMBERS + MORE_WAIT_NUMBERS,
+            MAX_NUMBERED_KERNEL_STACKS + MORE_WAIT_NUMBERS,
         );
         self.wait_classes.insert(key, told);
         told

@@ -42,7 +42,7 @@ char LICENSE[] SEC("license") = "GPL";
 const volatile struct account_config account_config SEC(".rodata.account_config") = {};
 
 /* The clock of each thread, by its number. */
-DEFINE_HASH(clocks, u32, struct clock, MAX_CLOCKS, 0);
+DEFINE_HASH(clocks, u32, struct clock, MAX_THREAD_CLOCKS, 0);
 
 DEFINE_STACK_TABLE(wait_stacks, MAX_WAIT_STACKS, STACK_DEPTH);
 DEFINE_RING_BUFFER(account_records);

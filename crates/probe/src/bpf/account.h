@@ -10,7 +10,7 @@
 /* The most frames of a sample, of the kernel's stack and of the user's each. */
 #define SAMPLE_DEPTH 56
 /* The most threads whose clocks are kept. A thread that finds no room has only its samples counted. */
-#define MAX_CLOCKS 10240
+#define MAX_THREAD_CLOCKS 10240
 /* The most stacks of waits. There are few, because a wait begins in the scheduler. */
 #define MAX_WAIT_STACKS 8192
 

@@ -17,6 +17,7 @@ static __always_inline bool tgid_in_scope(u32 tgid)
 	return bpf_map_lookup_elem(&scope_tgids, &tgid) != NULL;
 }
 
+/* To be asked only where CPUs are in scope; a number beyond the map is out. */
 static __always_inline bool cpu_in_scope(u32 cpu)
 {
 	u8 *in = bpf_map_lookup_elem(&scope_cpus, &cpu);

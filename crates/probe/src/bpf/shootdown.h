@@ -11,8 +11,9 @@
 #define COMM_LEN 16
 
 #define MAX_SCOPE 65536 /* processes in scope at once; a child beyond is not followed */
-#define STACK_DEPTH 64 /* frames of a stack that are kept, from the innermost on */
-#define MAX_STACKS 16384 /* different stacks; one that finds no room is counted as lost */
+/* The frames of a stack that are kept, from the innermost on. */
+#define STACK_DEPTH 64
+#define MAX_STACKS 16384 /* different stacks, of the kernel and of programs; one that finds no room is counted as lost */
 #define MAX_PLACES 8 /* rounds that a CPU keeps until they are counted, with the one in flight */
 
 enum scope_kind {
@@ -62,7 +63,7 @@ struct culprit_key {
 
 enum {
 	KSTACK_UNNEEDED = -1, /* the system call tells the cause */
-	KSTACK_LOST = -2,     /* the table of stacks had no room */
+	KSTACK_LOST = -2,     /* the table of stacks had no room, or there is no such stack */
 };
 enum {
 	NR_FAULT = -1,	/* a page fault */

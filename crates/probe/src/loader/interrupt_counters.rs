@@ -21,7 +21,7 @@ pub(super) struct InterruptCounters {
     start: NonNull<u8>,
     bytes: usize,
     /// Values from one victim's first to the next one's.
-    row: usize,
+    row_cells: usize,
 }
 
 impl InterruptCounters {
@@ -47,12 +47,13 @@ impl InterruptCounters {
         Ok(Self {
             start,
             bytes,
-            row: row as usize,
+            row_cells: row as usize,
         })
     }
 
+    /// How often a culprit's CPU has interrupted a victim's, modulo 2^32; 0 beyond the mapping. The culprit's number is below the length of a row.
     fn get(&self, victim: usize, culprit: usize) -> u32 {
-        let at = (victim * self.row + culprit) * VALUE_STRIDE_BYTES;
+        let at = (victim * self.row_cells + culprit) * VALUE_STRIDE_BYTES;
         if at + VALUE_STRIDE_BYTES > self.bytes {
             return 0;
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// The longest name that is demangled; longer ones are shown as they are in the file. A C++ name of a few hundred bytes can
+/// The most bytes of a demangled name; where it would have more, the name is shown as it is in the file, cut at as many characters. A C++ name of a few hundred bytes can
 /// stand for gigabytes, because parts of it may be repeated by number.
 const MAX_DEMANGLED_BYTES: usize = 4096;
 

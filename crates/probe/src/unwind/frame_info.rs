@@ -174,6 +174,8 @@ impl FrameInfo {
         }
     }
 
+    /// The entry that covers an address of the file: by the index, or by reading all where there is none and the section is short. `None`
+    /// also where neither can be read.
     fn find_entry<'a>(
         &'a self,
         section: &EhFrame<SectionReader<'a>>,

@@ -160,7 +160,8 @@ impl StackPiece {
         self.key.sp
     }
 
-    /// The word at an address of the stack.
+    /// The eight bytes at an address of the stack, aligned or not; `None` below the stack pointer, beyond the piece, or where one of
+    /// its pages is missing.
     pub(crate) fn stack_word(&self, address: u64) -> Option<u64> {
         // Below the stack pointer lie words of functions that have returned.
         address.checked_sub(self.sp())?;

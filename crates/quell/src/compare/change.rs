@@ -79,7 +79,7 @@ pub(crate) fn relative_change(a: f64, b: f64) -> Option<f64> {
     (a > 0.0).then(|| b / a - 1.0)
 }
 
-/// All names, the largest change of shootdowns per second first.
+/// All names, the largest change of shootdowns per second first; of counts where a duration (ns, of A and of B) is 0.
 pub(crate) fn compared_rows<K: Ord + Clone>(
     mut a: Amounts<K>,
     b: Amounts<K>,

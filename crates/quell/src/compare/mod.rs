@@ -64,7 +64,7 @@ impl Comparison {
     }
 }
 
-/// Notes on differences that are not the program's, and on data that a side lacks.
+/// Notes on differences that are not the program's, on data that a side lacks, and each side's own notes with its letter.
 fn comparison_notes(a: &TraceSide, b: &TraceSide) -> Vec<String> {
     let mut notes = Vec::new();
     for (what, a, b) in [

@@ -77,6 +77,8 @@ impl Mappings {
         self.readings.insert(process.pid, vec![reading]);
     }
 
+    /// The named mappings of a process when it was read, by address, without memory that is shared and anonymous. Their names are kept once
+    /// for all readings.
     fn reading_of(&mut self, process: &TracedProcess) -> MappingsReading {
         let modules = process.modules.iter().filter(|m| !is_anonymous(m));
         let mut ranges: Vec<NamedRange> = modules

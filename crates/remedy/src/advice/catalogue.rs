@@ -1,4 +1,4 @@
-//! The entries, a file a topic.
+//! The entries, a file a topic; what only one product or library knows has a file of its own, whatever its language.
 
 mod address_space_lock;
 mod bbolt;

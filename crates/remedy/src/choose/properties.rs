@@ -8,10 +8,10 @@ fn any_cause() -> impl Strategy<Value = Cause> {
 }
 
 proptest! {
-    /// Check for any evidence that shares are shares, that the plan is read back as it was, and that no
-    /// more memory is predicted than the budget allows.
+    /// Check for any evidence that shares are shares, that each change has evidence and a cost, that the plan is read back as it was, that
+    /// the library keeps no more memory than the budget allows, and that its settings don't depend on the remedies' order.
     #[test]
-    fn any_evidence(
+    fn plans_hold_for_any_evidence(
         causes in proptest::collection::vec((any_cause(), 0..4usize, 1..5000u64), 0..8),
         rss in proptest::option::of(1..1u64 << 40),
         faults in proptest::option::of(0..1u64 << 40),

@@ -2,7 +2,7 @@
 
 use super::file::{File, PathBuffer, field_value};
 
-/// A group is looked at up to so many steps above the process's own.
+/// So many groups are looked at, with the process's own.
 const MAX_LEVELS: usize = 16;
 
 /// The names of the files of a hierarchy (cgroups(7), Documentation/admin-guide/cgroup-v2.rst and
@@ -92,6 +92,8 @@ impl ControlGroup {
         Some(least)
     }
 
+    /// How many bytes a group may still have: all where it has no limit or its use can't be read, `None` where it is close to its
+    /// limit.
     fn free_at(&self, folder: &[u8]) -> Option<usize> {
         let number = |name| read_group_file(folder, name, |file: File<'_>| file.read_number());
         // `max`, where there is none, is no number.

@@ -72,7 +72,7 @@ impl FlatBatch {
         );
     }
 
-    /// Hands over every row.
+    /// Hands over every row, in order. `R` is a row of the table that this batch is of.
     pub(super) fn for_each_row<R: FlatRow>(&self, mut each: impl FnMut(&R)) {
         for row in 0..self.rows {
             each(&R::take_values(&mut FlatRowReader {
