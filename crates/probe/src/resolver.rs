@@ -40,10 +40,10 @@ const REREAD_AGES: [Duration; 2] = [Duration::from_millis(30), Duration::from_se
 /// The shortest time until mappings are read again because a stack leads to a place without code. Code of a JIT often is such a
 /// place for good, and the process's threads wait for its lock meanwhile.
 const MIN_REREAD_FOR_UNWINDING: Duration = Duration::from_millis(50);
-/// A process that was first seen within this time may still load its libraries, and is read again sooner: it may have ended
-/// before a longer pause is over.
+/// A process that was first seen within this time may still load its libraries, and is read again sooner, for one part in so many
+/// of the time: it may have ended before a longer pause is over.
 const BEGINNING_TIME: Duration = Duration::from_secs(1);
-const LONGEST_FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_FIRST_READING_PART: u32 = 10;
 
 /// With more processes than this, those that have ended are looked for and forgotten.
 const SNAPSHOTS_BEFORE_CLEANUP: usize = 1024;
@@ -68,8 +68,8 @@ struct ProcessSnapshot {
     took: Duration,
     /// The process is none of those that are watched.
     stranger: bool,
-    /// How long to wait before they are read again for a frame outside of them: longer each time that no new code was found,
-    /// because a frame that is no code is never found.
+    /// How long to wait before they are read again for a frame outside of them: longer each time that they were for such a frame and
+    /// no new code was found, because a frame that is no code is never found.
     wait: Duration,
 }
 
@@ -82,11 +82,11 @@ impl ProcessSnapshot {
     /// How long they are left alone at least, so that reading takes the part of the time that it may. It takes longer the more
     /// threads want the lock, and these are left alone for longer.
     fn shortest_pause(&self) -> Duration {
-        let longest = match self.first.elapsed() < BEGINNING_TIME {
-            true => LONGEST_FIRST_PAUSE,
-            false => REREAD_BOUNDS[1],
+        let part = match self.first.elapsed() < BEGINNING_TIME {
+            true => MAX_FIRST_READING_PART,
+            false => MAX_READING_PART,
         };
-        (self.took * MAX_READING_PART).min(longest)
+        (self.took * part).min(REREAD_BOUNDS[1])
     }
 }
 
@@ -132,8 +132,15 @@ impl StackResolver {
     pub fn read_mappings(&mut self, pid: u32, age: Duration) {
         let is_fresh =
             |s: &ProcessSnapshot| !age.is_zero() && s.taken.elapsed() < age.max(s.shortest_pause());
-        if pid == 0 || self.snapshots.get(&pid).is_some_and(is_fresh) {
-            return;
+        if !self.snapshots.get(&pid).is_some_and(is_fresh) {
+            self.read_again(pid);
+        }
+    }
+
+    /// Reads the mappings of a process. Returns whether there is code of a file that was not there before.
+    fn read_again(&mut self, pid: u32) -> bool {
+        if pid == 0 {
+            return false;
         }
         if self.snapshots.len() >= self.cleanup_at {
             self.forget_ended();
@@ -164,7 +171,7 @@ impl StackResolver {
             if forbidden && first {
                 self.changed.push(pid);
             }
-            return;
+            return false;
         }
         let stranger = self.maps.is_stranger(&Proc::new(&self.root), pid);
         let stranger = stranger.unwrap_or(known.stranger);
@@ -176,10 +183,10 @@ impl StackResolver {
         if other_maps {
             known.t_ns = t_ns;
         }
-        known.wait = match code_mappings(&read).ne(code_mappings(&known.maps)) {
-            true => REREAD_BOUNDS[0],
-            false => (known.wait * 2).min(REREAD_BOUNDS[1]),
-        };
+        let has_new_code = has_new_code(&known.maps, &read);
+        if has_new_code {
+            known.wait = REREAD_BOUNDS[0];
+        }
         for mapping in code_mappings(&read) {
             self.files.hold_file(pid, mapping);
         }
@@ -188,18 +195,36 @@ impl StackResolver {
         }
         known.maps = read;
         known.took = took;
+        has_new_code
+    }
+
+    /// Reads the mappings of a process again for a frame outside of them, if they are older than `age`.
+    fn read_for_frame(&mut self, pid: u32, age: Duration) {
+        let is_old = |s: &ProcessSnapshot| s.taken.elapsed() >= age;
+        if self.snapshots.get(&pid).is_some_and(is_old)
+            && !self.read_again(pid)
+            && let Some(known) = self.snapshots.get_mut(&pid)
+        {
+            known.wait = (known.wait * 2).min(REREAD_BOUNDS[1]);
+        }
     }
 
     /// Makes sure that the mappings of a process have been read, and again if one of these addresses of code is not in them: it may
-    /// lie in a library that was loaded since. Files that only hold data are seen when the mappings are read at growing
-    /// distances.
+    /// lie in a library that was loaded since.
     pub(crate) fn cover_addresses(&mut self, pid: u32, addresses: &[u64]) {
-        let known = self.snapshots.get(&pid).map(|s| s.first.elapsed());
-        self.read_mappings(pid, reread_age(known.unwrap_or_default()));
+        self.read_mappings(pid, Duration::MAX);
         let uncovered = |maps: &[Mapping]| addresses.iter().any(|&a| code_at(maps, a).is_none());
         let incomplete = self.snapshots.get(&pid).filter(|s| uncovered(&s.maps));
         if let Some(again) = incomplete.map(ProcessSnapshot::reread_after) {
-            self.read_mappings(pid, again);
+            self.read_for_frame(pid, again);
+        }
+    }
+
+    /// Reads the mappings of a process at growing distances, for files that only hold data, which no stack leads to. To be called
+    /// when its stacks are covered or resolved: an exec or dlclose(3) takes the mappings away that these are of.
+    pub(crate) fn look_at_data(&mut self, pid: u32) {
+        if let Some(known) = self.snapshots.get(&pid) {
+            self.read_mappings(pid, reread_age(known.first.elapsed()));
         }
     }
 
@@ -325,7 +350,7 @@ impl StackResolver {
                 true => snapshot.reread_after(),
                 false => snapshot.reread_after().max(MIN_REREAD_FOR_UNWINDING),
             };
-            self.read_mappings(piece.pid, again);
+            self.read_for_frame(piece.pid, again);
         }
     }
 
@@ -533,6 +558,13 @@ fn code_mappings(maps: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     maps.iter().filter(|m| m.perms.exec)
 }
 
+/// Whether there is code of a file now that was not there before. Code that a program makes as it runs comes and goes all the time.
+fn has_new_code(before: &[Mapping], now: &[Mapping]) -> bool {
+    code_mappings(now)
+        .filter(|m| m.path.is_some())
+        .any(|m| maps::mapping_at(before, m.start) != Some(m))
+}
+
 /// The executable mapping at an address.
 fn code_at(maps: &[Mapping], address: u64) -> Option<&Mapping> {
     maps::mapping_at(maps, address).filter(|m| m.perms.exec)
@@ -566,6 +598,33 @@ mod tests {
         ];
         assert_eq!(marks(Some(&names)), expected);
         assert_eq!(marks(None), [1, 2, 3].map(|a| (a, None, None)));
+    }
+
+    /// Check that only code of a file counts as new: no code that went, none that is no file's, and no data.
+    #[test]
+    fn new_code_is_of_a_file() {
+        let maps = |text: &str| maps::parse_maps(text.as_bytes());
+        let before = "1000-2000 r-xp 00000000 08:01 7 /a\n4000-5000 r-xp 00000000 08:01 8 /b\n";
+        let known = maps(before);
+        for (now, expected) in [
+            (before, false),
+            ("1000-2000 r-xp 00000000 08:01 7 /a\n", false),
+            (
+                &format!("{before}6000-7000 r-xp 00000000 00:00 0 \n"),
+                false,
+            ),
+            (
+                &format!("{before}6000-7000 r--p 00000000 08:01 9 /data\n"),
+                false,
+            ),
+            (
+                &format!("{before}6000-7000 r-xp 00000000 08:01 9 /c\n"),
+                true,
+            ),
+            ("1000-2000 r-xp 00000000 08:01 9 /c\n", true),
+        ] {
+            assert_eq!(has_new_code(&known, &maps(now)), expected, "{now}");
+        }
     }
 
     /// Check that a process which is always seen has its mappings read a few times in its first second, and then every five.

@@ -2,7 +2,7 @@
 //! time.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use libbpf_rs::MapHandle;
@@ -363,8 +363,10 @@ impl AccountTotals {
     /// Reads the mappings of processes with new stacks, again where a stack leads out of the known ones. That can't wait, because the
     /// processes may end.
     pub(super) fn read_mappings(&mut self, resolver: &mut StackResolver) {
-        self.numbers
-            .see_new_stacks(|pid, addresses| resolver.cover_addresses(pid, addresses));
+        self.numbers.see_new_stacks(|pid, addresses| {
+            resolver.cover_addresses(pid, addresses);
+            resolver.look_at_data(pid);
+        });
     }
 
     /// Finds the code of new user stacks.
@@ -376,6 +378,7 @@ impl AccountTotals {
         let new = self
             .numbers
             .take_new_stacks(|piece| pieces.and_then(|pieces| pieces.take_followed(piece)));
+        let pids: BTreeSet<u32> = new.stacks.iter().map(|stack| stack.pid).collect();
         for NewUserStack { id, pid, addresses } in new.stacks {
             self.stacks.push(match addresses {
                 NewStackAddresses::Walked(walked) => {
@@ -383,6 +386,9 @@ impl AccountTotals {
                 }
                 NewStackAddresses::Followed(followed) => resolver.followed_stack(id, pid, followed),
             });
+        }
+        for pid in pids {
+            resolver.look_at_data(pid);
         }
         self.renumber_stacks(&new.renumbered);
     }

@@ -294,12 +294,17 @@ impl CodeFiles {
             let link = process.join("map_files").join(mapping.map_file_name());
             open_files::open_mapped(&link).ok()
         };
-        if !mapping.deleted && is_named_device(device_number(mapping)) {
+        if is_told_by_path(mapping) {
             return by_path().or_else(by_link);
         }
         // Without the right to follow the link, the path is better than nothing.
         by_link().or_else(by_path)
     }
+}
+
+/// Whether the path of a mapping leads to its file and to no other with the same device and inode.
+fn is_told_by_path(mapping: &Mapping) -> bool {
+    !mapping.deleted && is_named_device(device_number(mapping))
 }
 
 /// Opens the file at a path as the process sees it, if it is the mapped one.

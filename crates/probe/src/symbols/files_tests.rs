@@ -73,6 +73,7 @@ fn links_are_asked_last() {
         ((0, 40), named.ino(), false, ids[1]),
     ] {
         (mapping.dev, mapping.inode, mapping.deleted) = (dev, inode, deleted);
+        assert_eq!(is_told_by_path(&mapping), dev.0 != 0 && !deleted);
         let mut files = CodeFiles::new(root.path());
         files.hold_file(1, &mapping).unwrap();
         let id = files.build_id(1, &mapping);
