@@ -174,7 +174,7 @@ enum Libc {
 /// A library to load.
 struct WantedLibrary {
     name: String,
-    /// Who needs it, as an index of the files that are loaded; none for `LD_PRELOAD`, which is no file's.
+    /// Who needs it, as an index of the files that are loaded; none where only the loader's own folders count.
     needed_by: Option<usize>,
 }
 
@@ -266,9 +266,11 @@ fn needed_libraries(
     let preload = env("LD_PRELOAD").unwrap_or_default();
     let preload = preload.to_string_lossy();
     let preloaded = preload.split([' ', ':']).filter(|name| !name.is_empty());
+    // glibc looks for them as if the program needed them (elf/rtld.c, do_preload), musl as if nobody did.
+    let preloader = (folders.libc == Libc::Glibc).then_some(0);
     queue.extend(preloaded.map(|name| WantedLibrary {
         name: name.to_owned(),
-        needed_by: None,
+        needed_by: preloader,
     }));
     queue.extend(wanted_libraries(&elf, 0));
     let mut seen: HashSet<String> = HashSet::new();

@@ -210,6 +210,23 @@ fn musl_inherits_runpath() {
     }
 }
 
+/// Check that a library of LD_PRELOAD is looked for where the program's own are under glibc's loader, and not under musl's.
+#[test]
+fn preloaded_as_if_the_program_needed_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let env = |name: &str| (name == "LD_PRELOAD").then(|| "libinner.so".into());
+    for (interpreter, is_found) in [(GLIBC, true), (MUSL, false)] {
+        let own = [(RUNPATH, "$ORIGIN/own")];
+        write_elf(root, "/app/program", Some(interpreter), &own);
+        write_elf(root, "/app/own/libinner.so", None, &[]);
+        let found = find_command_files(root, &["/app/program".into()], &env).unwrap();
+        let inner = Path::new("/app/own/libinner.so");
+        assert_eq!(found.modules.iter().any(|m| m == inner), is_found);
+        assert_eq!(found.missing.is_empty(), is_found);
+    }
+}
+
 /// Check that LD_LIBRARY_PATH comes before RPATH under musl's loader, as it was seen to do, and behind it under glibc's.
 #[test]
 fn musl_searches_the_environment_first() {
