@@ -158,7 +158,11 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     let modules = maps::read_maps(Path::new("/"), pid).map(|all| maps::executable_files(&all));
     let modules = modules.unwrap_or_default().into_iter().map(|m| m.path);
     let modules: Vec<PathBuf> = modules.collect();
-    let unfit = unfit_process(proc.exe(pid).ok().as_deref(), &modules);
+    let unfit = unfit_process(
+        &proc.path_of(pid, "exe"),
+        proc.exe(pid).ok().as_deref(),
+        &modules,
+    );
     let highest_rss = || {
         let text = std::fs::read_to_string(proc.path_of(pid, "status")).ok()?;
         max_rss_of_status(&text)
@@ -191,8 +195,8 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     })
 }
 
-/// The page faults so far of a process and each of its descendants, by their numbers: their shootdowns are counted too. Empty where it has
-/// ended.
+/// The page faults so far of a process and each of its descendants that live, by their numbers: their shootdowns are counted too. Empty
+/// where it has ended.
 fn faults_of_tree(proc: &Proc, pid: u32) -> BTreeMap<u32, u64> {
     let tree = proc.process_tree(pid).unwrap_or_default();
     tree.into_iter()
@@ -204,7 +208,7 @@ fn faults_of_tree(proc: &Proc, pid: u32) -> BTreeMap<u32, u64> {
 }
 
 /// The page faults between two readings, of those that still live at the second; `None` where none does. One that was not there
-/// at the first began at 0.
+/// at the first began at 0. Those of a child that ended meanwhile are not known.
 fn faults_between(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> Option<u64> {
     let since =
         |(pid, now): (&u32, &u64)| now.saturating_sub(before.get(pid).copied().unwrap_or(0));

@@ -69,12 +69,14 @@ pub(crate) fn unfit_for_choice(command: &[OsString]) -> Option<String> {
     unfit_for_preload(command)
 }
 
-/// The same of a process that runs, by its program's file and the files that it has mapped executable.
+/// The same of a process that runs, by the link of /proc to its program's file, which leads there also from a container, by that file's
+/// name, and by the files that it has mapped executable.
 pub(crate) fn unfit_process<P: AsRef<Path>>(
+    link: &Path,
     program: Option<&Path>,
     modules: &[P],
 ) -> Option<String> {
-    if program.is_some_and(is_32_bit) {
+    if is_32_bit(link) {
         return Some(FOR_32_BITS.to_owned());
     }
     sanitizer_reason(program, modules)
