@@ -101,7 +101,8 @@ fn is_worth(scene: &Scene, sight: &Sight) -> bool {
     scene.is_much(sight.cpu_ns) || is_enough_time(sight.blocked_ns, scene.wall_ns)
 }
 
-/// All that fits, the dearest first.
+/// Every entry that fits and touches enough time, the one with most CPU time and sleep together first. An entry is left out where
+/// another one that was seen stands for it ([`AdviceEntry::instead_of`]), also where that other one is left out itself.
 #[must_use]
 pub fn advise(scene: &Scene) -> Vec<Advised> {
     let seen = |entry: &&'static AdviceEntry| {

@@ -24,6 +24,10 @@ fn by_allocators(cause: Cause) -> bool {
     )
 }
 
+/// Counts each source of the run to one origin; the first rule that fits decides. Causes that no allocator has come before ending
+/// threads, and only what is left goes by its stack. Calls in `asked` are in their owner's share too.
+///
+/// Where there are no sources, the total is counted to the likely owner as a guess, without causes.
 pub(crate) fn split_shootdowns(found: &[FoundSoftware], evidence: &Evidence) -> ShootdownSplit {
     let mut out = ShootdownSplit {
         allocators: vec![Share::default(); found.len()],
@@ -94,6 +98,7 @@ impl ShootdownSplit {
             }
         };
         share.count_cause(source.cause, source.shootdowns);
+        // Of copies only those of jemalloc's metadata come here: the others are counted elsewhere.
         if source.cause == Cause::Cow {
             share.metadata += source.shootdowns;
         }

@@ -1,12 +1,13 @@
 //! Allocators and runtimes by the names of files and functions alone: for traces of other hosts, whose files are not here
 //! to be read. Less sure than [`crate::recognise_file`]: an allocator inside another file is known only by its functions,
-//! and a version only where a file's name has it.
+//! and the version is taken for the usual one, but for glibc where the file's name has it.
 
 use std::path::Path;
 
 use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
-/// Recognises a file by its name, with the version in the name or else a version that is well known.
+/// Recognises a file by its name. glibc has the version in the name where there is one (`libc-2.31.so`); all else is as
+/// [`usual_version`] says.
 #[must_use]
 pub fn of_file(path: &Path) -> Option<FoundSoftware> {
     let name = path.file_name()?.to_str()?;
@@ -23,7 +24,8 @@ pub fn of_file(path: &Path) -> Option<FoundSoftware> {
     Some(found)
 }
 
-/// Recognises the file that a calling function lies in, by the function's name.
+/// Recognises the software that a calling function belongs to, by the function's name. It is taken to be inside of `module`, the
+/// file that the function lies in.
 #[must_use]
 pub fn of_symbol(symbol: &str, module: &Path) -> Option<FoundSoftware> {
     let mut found = usual_version(kind_of_symbol(symbol)?);
@@ -32,7 +34,9 @@ pub fn of_symbol(symbol: &str, module: &Path) -> Option<FoundSoftware> {
     Some(found)
 }
 
-/// An allocator of this kind as it is met most often now: versions that were measured (docs/remedies-measured.md).
+/// An allocator of this kind as it is met most often now: versions that were measured (docs/remedies-measured.md), and none for
+/// other kinds. Its file is the kind's name until the caller puts the real one in. An allocator that can take malloc's place is
+/// taken to have done so.
 #[must_use]
 pub fn usual_version(kind: SoftwareKind) -> FoundSoftware {
     let mut found = FoundSoftware::new(kind, kind.name(), Linking::SharedLibrary, "by its name");
@@ -83,6 +87,7 @@ fn kind_of_file(name: &str) -> Option<SoftwareKind> {
     Some(kind)
 }
 
+/// The kind that a function's name tells. Both tcmallocs have one namespace, so that google's inner one is asked for first.
 fn kind_of_symbol(symbol: &str) -> Option<SoftwareKind> {
     let bare = symbol.trim_start_matches('_');
     let starts = |prefixes: &[&str]| prefixes.iter().any(|p| bare.starts_with(p));

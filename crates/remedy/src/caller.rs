@@ -35,8 +35,9 @@ pub(crate) enum CalledBy {
     Others,
 }
 
-/// Whether a row is a call of this origin. The account names the function outside of the C library and of allocators, and beside
-/// it the function of theirs that it called.
+/// Whose call a row is, as this origin sees it. The account names the function outside of the C library and of allocators, and
+/// beside it the function of theirs that it called. Programs with settings and the kernel make no calls of their own, so that to
+/// them every row is of others.
 pub(crate) fn called_by(case: &RemedyCase<'_>, row: &AccountRow) -> CalledBy {
     match case.origin {
         ShootdownOrigin::Allocator(found) => by_allocator(case, found, row),
@@ -52,6 +53,7 @@ pub(crate) fn called_by(case: &RemedyCase<'_>, row: &AccountRow) -> CalledBy {
     }
 }
 
+/// [`called_by`] for an allocator: the file decides, and where more than the allocator is in that file the function too.
 fn by_allocator(case: &RemedyCase<'_>, found: &FoundSoftware, row: &AccountRow) -> CalledBy {
     let (function, file) = match row.allocator.as_str() {
         "" => (row.function.as_str(), row.file.as_str()),
@@ -67,6 +69,7 @@ fn by_allocator(case: &RemedyCase<'_>, found: &FoundSoftware, row: &AccountRow) 
     let beside = |f: &FoundSoftware| {
         f.module == found.module && f.kind != found.kind && f.kind.has_allocator()
     };
+    // CPython's functions have no prefix in common, so that of CPython the file is enough.
     let shared = case.found.iter().any(beside);
     if shared && !owns_function(found, function) && found.kind != SoftwareKind::CPython {
         return CalledBy::Others;
@@ -78,7 +81,7 @@ fn by_allocator(case: &RemedyCase<'_>, found: &FoundSoftware, row: &AccountRow) 
 }
 
 /// The call that a thread was in while it held a lock, from the words of the account: `munmap of 2 pages`, `madvise(MADV_FREE) of
-/// 1 page`.
+/// 1 page`. A `page fault`, whose kind is not told, counts as one on anonymous memory. None for what no remedy touches.
 pub(crate) fn call_of(doing: &str) -> Option<Mechanism> {
     match doing.split([' ', '(']).next()? {
         "munmap" => Some(Mechanism::Unmap),

@@ -194,8 +194,8 @@ impl OriginTime<'_> {
         part_or(self.case.shootdowns() as f64, self.case.total as f64, 0.0)
     }
 
-    /// The part of this origin's calls that the change reaches: releases that the program requests count only where it reaches
-    /// those too.
+    /// The part of this origin's calls that the change reaches, by samples: releases that the program requests count only where
+    /// it reaches those too. 1 where no call was sampled.
     fn part_reached(&self) -> f64 {
         let rows = self
             .account_rows()
@@ -254,8 +254,10 @@ impl OriginTime<'_> {
                 .any(|r| called_by(self.case, r) != CalledBy::Others)
     }
 
-    /// The part of all faults on anonymous memory that the change saves: those on memory that this origin gave back, as far as the
-    /// change reaches it. Few of the calls that give back are sampled, and so this part is the least certain of a ceiling.
+    /// The part of all faults on anonymous memory that the change saves: those on memory that this origin gave back, as far as
+    /// the change reaches it (`reach` is its part of the origin's memory). Few of the calls that give back are sampled, and so
+    /// this part is the least certain of a ceiling; where none was sampled, shootdowns decide. 0 for a change that keeps no
+    /// memory.
     fn part_saved(&self, reach: f64) -> CountedShare {
         if !self.touches.again {
             return CountedShare::NONE;
@@ -272,7 +274,9 @@ impl OriginTime<'_> {
         share.times(self.part_again() * reach)
     }
 
-    /// Samples and sleep of all that the change can touch, and the time of hits, if it saves this part of the faults.
+    /// Samples and sleep of all that the change can touch, and the time of hits, ns, if it saves this part (`saved`) of the
+    /// faults. Waits for shootdowns, and hits, are touched as far as shootdowns are of this origin and by calls that the change
+    /// touches: a change that touches no call of an origin, such as huge pages, has none of them.
     fn touched_time(&self, reach: f64, saved: f64) -> (SampleSum, f64) {
         let touches = self.touches;
         let mut touched = SampleSum::default();
@@ -316,7 +320,8 @@ impl OriginTime<'_> {
         !matches!(self.case.origin, ShootdownOrigin::Allocator(_)) || self.is_in_use()
     }
 
-    /// The part of the waits for the lock of the address space while calls held it that the change can touch.
+    /// The part of the waits for the lock of the address space that the change can touch, by the time that was waited for each
+    /// holder: those for calls of this origin, and for faults that are saved. 0 where no holder was seen.
     fn part_of_lock(&self, saved: f64, reach: f64) -> f64 {
         let holders = self.spent.account.holders.iter();
         let (mut touched, mut all) = (0.0, 0.0);
@@ -335,8 +340,9 @@ impl OriginTime<'_> {
     }
 }
 
-/// The most that a change could win for one origin; none where nobody knows where the time went. `reach` is the part of
-/// the origin's memory that it is for.
+/// The most that a change could win for one origin; none where nobody knows where the time went. `reach` is the part of the
+/// origin's memory that it is for. The interval goes from the lower end for the fewest faults that it may save to the upper end
+/// for the most.
 pub(crate) fn origin_ceiling(
     case: &RemedyCase<'_>,
     touches: Touches,

@@ -122,7 +122,8 @@ struct Choosing<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     /// The share of the maximum of memory that the chosen changes are expected to take.
     spent: f64,
-    /// The budget that was left when the library was first chosen, since its sizes are made from it; none before.
+    /// The bytes that were left when the library was first chosen, since its sizes are made from them (the inner none is memory
+    /// that was not measured); none before.
     library: Option<Option<u64>>,
     plan: Plan,
     candidates: Vec<Planned>,
@@ -131,6 +132,10 @@ struct Choosing<'a> {
 }
 
 impl<'a> Choosing<'a> {
+    /// Chooses for each allocator that made enough of the shootdowns. One that made few is chosen for too where the program has
+    /// many page faults, because its threads may not have run side by side; but not the C library, Node and CPython, which are
+    /// there whether or not they make the faults. Of the others the settings are offered, to be tried, if there are many faults
+    /// or an account to judge them by, and no other file's malloc has taken their place.
     fn choose_for_allocators(&mut self) {
         let (found, split) = (self.found, self.split);
         let faults = self.evidence.page_faults.unwrap_or(0);
@@ -187,7 +192,8 @@ impl<'a> Choosing<'a> {
         }
     }
 
-    /// Chooses for shootdowns that no allocator caused.
+    /// Chooses for shootdowns that no allocator caused, and notes those which no remedy stops. Programs with settings of their
+    /// own come last, with all shootdowns; where there are next to none, these settings are only offered.
     fn choose_for_rest(&mut self) {
         let split = self.split;
         if self.evidence.shootdowns < FEW_SHOOTDOWNS {
@@ -315,7 +321,7 @@ impl<'a> Choosing<'a> {
         self.candidates.push(planned);
     }
 
-    /// All shootdowns by cause, of every origin.
+    /// The shootdowns of every origin by cause, without those of unknown and of guessed callers, whose causes were not kept.
     fn all_by_cause(&self) -> Share {
         let mut all = Share::default();
         let own = self.split.own.values();
@@ -352,7 +358,8 @@ impl<'a> Choosing<'a> {
         (self.budget_share() - self.spent).max(0.0)
     }
 
-    /// Bytes by which memory may still grow.
+    /// Bytes by which memory may still grow; none where the program's memory was not measured. Once the library is chosen it
+    /// stays what it was then, so that the sizes of all remedies by the library are made from the same bytes.
     fn room_bytes(&self) -> Option<u64> {
         if let Some(room) = self.library {
             return room;
@@ -360,7 +367,8 @@ impl<'a> Choosing<'a> {
         Some((self.evidence.max_rss? as f64 * self.budget_left()) as u64)
     }
 
-    /// The share of the maximum that this takes.
+    /// The share of the most resident memory by which this grows. None where nobody measured the growth, or where it is in bytes
+    /// and the program's memory was not measured.
     fn memory_share(&self, memory: MemoryGrowth) -> Option<f64> {
         match (memory, self.evidence.max_rss) {
             (MemoryGrowth::Share(share), _) => Some(share),

@@ -32,6 +32,7 @@ fn variable_syntax(variable: &str) -> Syntax {
         },
         "LD_PRELOAD" => Syntax::Libraries,
         "JAVA_TOOL_OPTIONS" | "JDK_JAVA_OPTIONS" | "NODE_OPTIONS" | "ERL_FLAGS" => Syntax::Words,
+        // jemalloc puts the prefix of its functions before the name: `_RJEM_MALLOC_CONF`.
         name if name.ends_with("MALLOC_CONF") => Syntax::Pairs {
             between: ',',
             inside: ':',
@@ -50,6 +51,7 @@ fn keyed_settings<'a>(variable: &str, value: &'a str) -> Vec<(&'a str, &'a str)>
             .filter(|s| !s.is_empty())
             .map(|s| (s.split(inside).next().unwrap_or(s), s))
             .collect(),
+        // A word is its own key: `-Xms1g` and `-Xms2g` both stay, and their reader takes the later one.
         Syntax::Words => value.split_ascii_whitespace().map(|w| (w, w)).collect(),
         // By file name: one library is one, whichever folder it is taken from.
         Syntax::Libraries => value
@@ -144,6 +146,7 @@ pub(crate) fn merge_values(variable: &str, one: &str, other: &str) -> String {
 pub(crate) fn is_set_already(variable: &str, base: Option<&str>, ours: &str) -> bool {
     let Some(base) = base else { return false };
     let theirs = keyed_settings(variable, base);
+    // Of libraries the order counts too: the user's must stand as the merged value has them.
     if matches!(variable_syntax(variable), Syntax::Libraries) {
         let merged = merge_setting(variable, Some(base), ours);
         let names = |list| {

@@ -11,8 +11,8 @@ use crate::share::{Share, ShootdownSplit};
 use crate::{Evidence, FoundSoftware, Linking, ShootdownSource, SoftwareKind};
 
 /// jemalloc reads its own fresh metadata before it writes it, so that each page is first the zero page and then copied, with a
-/// shootdown: seen in `_rjem_je_base_alloc_edata` of 5.3.1 under Polars. In a stripped file all copies by jemalloc's code count:
-/// copies elsewhere are the program's own code.
+/// shootdown: seen in `_rjem_je_base_alloc_edata` of 5.3.1 under Polars. Without a name all copies by code of a jemalloc that is
+/// a library of its own count: in any other file the copying code may be the program's.
 pub(crate) fn in_metadata(found: &[FoundSoftware], source: &ShootdownSource) -> bool {
     if source.cause != Cause::Cow {
         return false;

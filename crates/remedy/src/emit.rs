@@ -157,6 +157,8 @@ pub fn shell_export(name: &str, value: &str) -> String {
     format!("export {name}={value}")
 }
 
+/// The line that sets one variable; none where the form can't hold the name or the value. A shell asks quell for the preload
+/// library's place, and the other forms name the place where quell's package puts it.
 fn variable_line(form: PlanForm, name: &str, value: &str) -> Option<String> {
     if !quote::is_name(name) {
         return None;

@@ -18,7 +18,8 @@ pub const FEW_SHOOTDOWNS: u64 = 50;
 pub struct Evidence {
     /// All shootdowns of the program.
     pub shootdowns: u64,
-    /// Those beside the sources that other programs caused: shares of all are of these too.
+    /// Shootdowns by programs that were not watched, which hit watched ones. No source has them, and no remedy stops them, but
+    /// the share that a plan promises is of these too.
     pub by_strangers: u64,
     /// It was watched from its start on, so no page of it was copied from a parent before.
     pub from_start: bool,

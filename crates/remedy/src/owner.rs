@@ -9,12 +9,19 @@ use crate::evidence::is_thread_end;
 use crate::function_names::{is_libc_file, is_libc_malloc, is_wrapper};
 use crate::{FoundSoftware, Linking, ShootdownSource, SoftwareKind, Wrappers, by_name};
 
+/// Whose a source is. The flag says that this is only likely, because no stack proves it.
 pub(crate) enum Owner {
+    /// The allocator at this place of those found.
     Allocator(usize, bool),
+    /// The code of this file, by calls of its own.
     Program(PathBuf, bool),
+    /// Nobody is even likely.
     Unknown,
 }
 
+/// The owner of a source. The caller on the stack decides, if it is believed: not where it is a wrapper of the C library or its
+/// code without a name, nor a file that can't have made such a call (`wrappers`; a file that they lack may have made any).
+/// Elsewhere it is the most likely owner.
 pub(crate) fn owner_of(
     found: &[FoundSoftware],
     source: &ShootdownSource,
@@ -25,8 +32,9 @@ pub(crate) fn owner_of(
         // The same file may be known by different paths: /lib is a link to /usr/lib.
         let same =
             |f: &FoundSoftware| f.module == *module || f.module.file_name() == module.file_name();
-        // The C library's malloc has no frame pointers: the next function on the stack is its caller. Runtimes such as Go's make
-        // system calls of their own, by no name.
+        // The C library's malloc has no frame pointers, so that a stack leaves it out and names its caller in its place. That
+        // file is known by not naming the function that was called. Runtimes such as Go's name none either, but make system calls
+        // by themselves: a file with an allocator is believed.
         let named = |w: &Wrappers| w.may_ask(source.cause);
         let silent = !wrappers.get(module).is_none_or(named)
             && !found.iter().any(|f| f.kind.has_allocator() && same(f));
@@ -78,8 +86,8 @@ pub(crate) fn owner_of(
     }
 }
 
-/// The index of the allocator that caused a source's shootdowns, where a stack proves it.
-/// `Err` where none does.
+/// The index of the allocator that caused a source's shootdowns, where a stack proves it. None where it was the program's own
+/// code, by the stack, or a thread that ends.
 ///
 /// # Errors
 ///
@@ -129,9 +137,11 @@ pub(crate) fn is_of_heap(source: &ShootdownSource) -> bool {
 pub(crate) fn owns_function(found: &FoundSoftware, symbol: &str) -> bool {
     let bare = symbol.trim_start_matches('_');
     match found.kind {
+        // Its calls of the kernel are in `unix_mmap_prim`, `unix_madvise` and the like (src/prim/unix/prim.c).
         SoftwareKind::Mimalloc => bare.starts_with("mi_") || bare.contains("unix_m"),
         SoftwareKind::CPython => bare.starts_with("Py") || bare.contains("arena"),
         kind => {
+            // An empty prefix, of a jemalloc without one, would own every function.
             let is_prefixed = |p: &String| !p.is_empty() && symbol.starts_with(p.as_str());
             found.prefix.as_ref().is_some_and(is_prefixed)
                 || by_name::of_symbol(symbol, &found.module).is_some_and(|f| f.kind == kind)

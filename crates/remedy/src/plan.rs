@@ -52,7 +52,9 @@ pub struct Planned {
 }
 
 impl Plan {
-    /// Notes how the user's environment meets these settings; true if all of them are set already.
+    /// Notes how the user's environment meets these settings; true if all of them are set already. False where there are none,
+    /// and where a value of the user's is malformed, because its reader may ignore the rest. `found` stands for the software in
+    /// the note.
     pub(crate) fn user_has(
         &mut self,
         found: &str,

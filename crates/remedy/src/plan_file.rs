@@ -49,7 +49,8 @@ impl Plan {
         format!("{PLAN_HEAD}\n{body}")
     }
 
-    /// Reads a plan. An unknown key, a wrong type or an impossible value is refused with its line.
+    /// Reads a plan. An unknown key or a wrong type is refused with its line, and an impossible value with the remedy's name.
+    /// Texts for people are cleaned.
     pub fn from_toml(text: &str) -> Result<Plan> {
         let file: PlanFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |s| {

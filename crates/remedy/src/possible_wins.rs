@@ -30,7 +30,8 @@ pub struct PossibleWin {
 const MANY_SHOOTDOWNS: u64 = 1_000_000;
 
 /// The most that each remedy could win of a program with these allocators, as in a plan for a trace, where all faults may be on
-/// memory that was given back. Calls that were not seen are left out, and so are remedies that win nothing.
+/// memory that was given back. Origins of which no call was seen are left out, and so are remedies that win nothing, and those
+/// that are for many page faults alone: an account does not count faults. Of a remedy the offer that it prefers is taken.
 #[must_use]
 pub fn possible_wins(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<PossibleWin> {
     let evidence = Evidence {
@@ -39,11 +40,13 @@ pub fn possible_wins(found: &[FoundSoftware], spent: &ObservedTime) -> Vec<Possi
         ..Evidence::default()
     };
     let mut share = Share::default();
+    // Equal parts of the calls that remedies for allocators ask for, so that each is considered.
     for cause in [Cause::Munmap, Cause::MadviseDontneed, Cause::Brk] {
         share.count_cause(cause, MANY_SHOOTDOWNS / 4);
     }
     let mut out = Vec::new();
     let files: BTreeSet<&str> = spent.account.rows.iter().map(|r| r.file.as_str()).collect();
+    // The rows of other files are the program's own calls, each file an origin.
     let is_known = |file: &&&str| {
         let file = Path::new(**file);
         let is_of =

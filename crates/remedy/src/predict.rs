@@ -35,7 +35,8 @@ impl MeasuredGain {
 static MEASURED_GAINS: LazyLock<Vec<MeasuredGain>> =
     LazyLock::new(|| read_gains(include_str!("../data/gains.csv")));
 
-/// The rows of a table: lines with `#` are remarks, the first other one names the columns.
+/// The rows of a table: lines with `#` are remarks, the first other one names the columns. A line that is no row, or has no
+/// ceiling, is left out; a test sees to it that there is none.
 fn read_gains(text: &str) -> Vec<MeasuredGain> {
     let lines = text.lines().filter(|l| !l.starts_with('#'));
     let row = |line: &str| {
@@ -58,6 +59,7 @@ pub fn predict_change(remedy: &str, ceiling: f64, between: [f64; 2]) -> Option<[
     predict_from(MEASURED_GAINS.iter(), remedy, ceiling, between)
 }
 
+/// [`predict_change`] from these rows.
 fn predict_from<'r>(
     rows: impl Iterator<Item = &'r MeasuredGain>,
     remedy: &str,
@@ -68,6 +70,7 @@ fn predict_from<'r>(
         return None;
     }
     let mut rows: Vec<&MeasuredGain> = rows.collect();
+    // By ratio: 0.1 is as far from 0.2 as 0.4 is.
     let away = |r: &MeasuredGain| (r.ceiling / ceiling).ln().abs();
     rows.sort_by(|a, b| {
         let other = |r: &MeasuredGain| r.remedy != remedy;

@@ -37,8 +37,8 @@ fn utf8_bytes(c: char) -> impl Iterator<Item = u8> {
     buffer.into_iter().take(n)
 }
 
-/// A line of a systemd service: `%` begins a specifier and `\` and `"` an escape there (systemd.exec(5)). A
-/// line that ends in a value would begin another directive.
+/// A line of a systemd service that sets a variable: `%` begins a specifier there, `\` an escape, and `"` ends the value
+/// (systemd.exec(5)). The end of a line within a value would begin another directive, so it is written as an escape too.
 #[must_use]
 pub fn systemd_line(name: &str, value: &str) -> String {
     let mut text = String::new();

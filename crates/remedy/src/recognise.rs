@@ -32,6 +32,8 @@ pub(crate) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
+    /// Reads the symbols that recognisers ask for. Any other is not found by [`Self::symbol_named`] and [`Self::symbols_with`],
+    /// although the file may have it: what a new recogniser asks for must be named here.
     fn new(elf: &'a ElfFile, path: &'a Path) -> Self {
         let wanted = |name: &[u8]| {
             matches!(

@@ -216,8 +216,8 @@ impl<'a> RemedyCase<'a> {
         asked + asked * self.share.refaulted as f64 / given
     }
 
-    /// Whether the blocks that are given back are large. Where few are, their size is overrated by the page faults: of
-    /// blocks of 64 KB to 4 MB in 150 MB, some 5 MB were said.
+    /// Whether the blocks that are given back are large; not where their size is not known. Where few are, their size is
+    /// overrated by the page faults: of blocks of 64 KB to 4 MB in 150 MB, some 5 MB were said.
     #[must_use]
     pub fn has_large_blocks(&self) -> bool {
         const LARGE_BLOCK_BYTES: u64 = 8 << 20;
@@ -247,7 +247,8 @@ impl<'a> RemedyCase<'a> {
 /// A remedy's answer to a case.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RemedyAnswer {
-    /// Do one of these: the first one that the budget allows.
+    /// Do one of these. Of those that the budget allows, and that stop enough or about as much as any, a plan takes the first,
+    /// untried ones and ones of unknown memory last.
     Offer(Vec<Offer>),
     /// Settings that the program reads from a file of its own: said, and not made.
     Advise {

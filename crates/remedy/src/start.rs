@@ -148,6 +148,7 @@ impl fmt::Display for Numa {
     }
 }
 
+/// None where the value has another mode, no list of nodes, a node that no Linux has, or several nodes to prefer.
 fn parse_numa(value: &str) -> Option<Numa> {
     if value == "local" {
         return Some(Numa::Local);

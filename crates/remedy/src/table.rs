@@ -41,6 +41,8 @@ type UsualAsker = (
     Option<(PathBuf, &'static str)>,
 );
 
+/// One asker of each kind. `free` is malloc's own function in the C library; with all others the file decides. `/program` is a
+/// file in which no allocator was found.
 fn usual_askers() -> Vec<UsualAsker> {
     let libc = by_name::usual_version(SoftwareKind::Glibc);
     let kind = |kind: &SoftwareKind| {
@@ -61,7 +63,8 @@ fn usual_askers() -> Vec<UsualAsker> {
     all
 }
 
-/// All rows: of each asker and cause the remedy that stops most, where there is one.
+/// All rows: of each asker and cause the remedy that stops most, where there is one. The plans behind them know neither memory
+/// nor page faults nor CPUs, so that no budget bounds them.
 #[must_use]
 pub fn table() -> Vec<ExpectedStop> {
     let mut rows = Vec::new();

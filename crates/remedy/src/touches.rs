@@ -69,7 +69,7 @@ impl Touches {
         }
     }
 
-    /// The same, with these mechanisms of every origin.
+    /// The same, with these mechanisms of every origin, in place of those that it had.
     #[must_use]
     pub const fn and_everywhere(self, everywhere: &'static [Mechanism]) -> Self {
         Self { everywhere, ..self }

@@ -45,7 +45,8 @@ impl Version {
         self.to == Some(self.from)
     }
 
-    /// Reads `1.2` or `1.2.3` at the start of a text, and ignores the rest.
+    /// Reads `1.2` or `1.2.3` at the start of a text, and ignores the rest. The third number is 0 where there is none; a single
+    /// number is no version.
     #[must_use]
     pub fn parse_leading(text: &[u8]) -> Option<Version> {
         let end = text

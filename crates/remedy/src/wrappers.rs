@@ -51,7 +51,7 @@ impl Wrappers {
         self.0 & TRIM_BIT != 0
     }
 
-    /// Whether its code may have called for this itself.
+    /// Whether its code may have called for this itself. True for causes that come by none of these functions.
     pub(crate) fn may_ask(self, cause: Cause) -> bool {
         let by = match cause {
             Cause::Munmap => UNMAP_BIT,

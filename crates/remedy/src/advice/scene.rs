@@ -40,7 +40,7 @@ pub struct SeenCost {
     pub comm: Text,
     /// The work that the kernel did.
     pub mechanism: Mechanism,
-    /// The advice, as `MADV_FREE`; empty but in [`Scene::given`].
+    /// The advice, as `MADV_FREE`; empty but in [`Scene::given`], and in costs that come from an account without stacks.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub advice: Text,
     /// CPU time.
@@ -183,7 +183,8 @@ impl SeenCost {
         mechanisms.contains(&self.mechanism)
     }
 
-    /// The innermost frame outside of the C library: it asked the kernel for the work.
+    /// The innermost known frame outside of the C library: it asked the kernel for the work. Where all known frames are the C
+    /// library's it is the innermost of these; none where no frame is known.
     #[must_use]
     pub fn asking_frame(&self) -> Option<&SeenFrame> {
         let known = |frame: &&SeenFrame| !frame.function.is_empty() || !frame.file.is_empty();
@@ -193,8 +194,9 @@ impl SeenCost {
 }
 
 impl Scene {
-    /// The scene of an account, with its stacks where the trace has any; elsewhere each stack is the one function that the
-    /// account names. `files` are those that processes have mapped.
+    /// The scene of an account, with the stacks of the trace. Where the trace has none (`costs` is empty) each stack is what a
+    /// row of the account names: the allocator's function, if there was one, and the program's. `stack` finds a stack by its
+    /// number, and `files` are those that processes have mapped.
     #[must_use]
     pub fn new<'a>(
         account: &Account,
@@ -242,7 +244,7 @@ impl Scene {
         costs.filter(move |cost| cost.is_of(mechanisms) && is_such(cost))
     }
 
-    /// The time that one of a process's forks takes.
+    /// The CPU time that a fork of this process takes on average; none where it never forked.
     #[must_use]
     pub fn each_fork_ns(&self, pid: u32) -> Option<u64> {
         let forks = self.forks.iter().find(|f| f.pid == pid)?.forks;
@@ -259,6 +261,7 @@ impl Scene {
     }
 }
 
+/// The rows of an account, each with a stack of the two functions at most that the row names, the innermost first.
 fn by_functions(account: &Account) -> Vec<SeenCost> {
     let processes = account.processes.iter();
     let comms: HashMap<u32, &Text> = processes.map(|p| (p.pid, &p.comm)).collect();
@@ -283,6 +286,7 @@ fn by_functions(account: &Account) -> Vec<SeenCost> {
     account.rows.iter().map(cost).collect()
 }
 
+/// The costs by process, mechanism and stack, the dearest first. A cost whose stack is not known has an empty one.
 fn by_stacks<'a>(
     costs: &[StackCost],
     stack: &dyn Fn(u32) -> Option<&'a TracedStack>,

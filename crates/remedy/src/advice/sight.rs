@@ -19,7 +19,8 @@ pub struct Sight {
     pub because: String,
 }
 
-/// A time in a sentence, with three digits.
+/// A time in a sentence, with three digits. Each bound lies where rounding would make one digit more: of 999.5 µs it would make
+/// 1000 µs.
 pub(super) fn time_text(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),

@@ -50,7 +50,8 @@ impl ShootdownSplit {
         causes.iter().map(of).sum::<u64>() as f64 / self.total.max(1) as f64
     }
 
-    /// Copies after fork; without a fork, copy-on-write is the replacing of zero pages.
+    /// The share of all shootdowns by forks and the copies after them. 0 without a fork: copy-on-write is then the replacing of
+    /// zero pages.
     pub(super) fn copies_share(&self) -> f64 {
         if self.share_of_causes(&[Cause::Fork]) > 0.0 {
             self.share_of_causes(&[Cause::Fork, Cause::Cow])

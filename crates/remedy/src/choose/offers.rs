@@ -9,7 +9,8 @@ use crate::share::Share;
 use crate::{Planned, conf};
 
 impl Choosing<'_> {
-    /// Offers an allocator's settings to be tried, without putting them into the plan.
+    /// Offers what may help an origin with next to no shootdowns, to be tried, without putting it into the plan. Refusals and
+    /// advice are not noted here.
     pub(super) fn offer_all(&mut self, origin: ShootdownOrigin<'_>, share: &Share, text: &str) {
         let case = self.case_of(origin, share);
         let may =
@@ -34,7 +35,9 @@ impl Choosing<'_> {
         }
     }
 
-    /// Offers one change to be tried, if it would change anything and the budget allows its memory.
+    /// Offers one change to be tried, if it would change anything and the budget allows its memory. Each candidate has the whole
+    /// budget, since it is tried for itself, and growth that nobody measured is no reason against it. A change that was offered
+    /// for another origin gets this one's evidence, share and ceiling added.
     pub(super) fn offer_change(
         &mut self,
         case: &RemedyCase<'_>,
@@ -71,7 +74,8 @@ impl Choosing<'_> {
         }
     }
 
-    /// Whether a change could win anything that is noticed; said where not.
+    /// Whether a change could win anything that is noticed; true where nobody knows where the time went. Where not, a note is
+    /// kept for [`Self::say_dropped`].
     pub(super) fn is_worth(
         &mut self,
         case: &RemedyCase<'_>,
@@ -89,7 +93,8 @@ impl Choosing<'_> {
         true
     }
 
-    /// Puts a remedy into the plan, or adds to it where it is there already for another origin.
+    /// Puts a remedy into the plan, or adds to it where it is there already for another origin. One whose variables the user has
+    /// set so already is left out, with a note, unless it also changes the process. `name` is the origin's, for the notes.
     pub(super) fn add_to_plan(&mut self, name: &str, new: Planned) {
         let preloads = new.sets.contains_key("LD_PRELOAD");
         let same = |p: &&mut Planned| {

@@ -8,7 +8,8 @@ use crate::remedy::{self, RemedyAnswer, RemedyCase, ShootdownOrigin};
 use crate::share::Share;
 
 impl<'a> Choosing<'a> {
-    /// Chooses for one origin; whether anything was chosen, or said of why not.
+    /// Chooses for one origin; whether anything was chosen, or said of why not. `name` stands for the origin in notes, and `text`
+    /// says how much came from it, as evidence. Every offer that is worth it becomes a candidate too, chosen or not.
     pub(super) fn choose_for_origin(
         &mut self,
         origin: ShootdownOrigin<'_>,
@@ -46,7 +47,7 @@ impl<'a> Choosing<'a> {
         for (remedy, offer) in tunings.iter().chain(&preloads) {
             self.offer_change(&case, remedy, offer, text);
         }
-        // The effect of an untried offer is known by runs only.
+        // The effect of an untried offer is known by runs only, unless it states one.
         let is_known = |(_, offer): &Candidate| !offer.untried || offer.stops > 0.0;
         tunings.retain(is_known);
         preloads.retain(is_known);
@@ -75,6 +76,7 @@ impl<'a> Choosing<'a> {
                 said.push(why);
             }
         }
+        // Sets that would stop more for more memory than is left: one is named, so that the user may raise the budget.
         let over: Vec<_> = sets
             .iter()
             .filter(|s| s.stops > stops + PREDICTION_ERROR && s.memory.is_some_and(|m| m > left))
@@ -112,6 +114,7 @@ impl<'a> Choosing<'a> {
         let all = total + self.evidence.by_strangers;
         let part = share.shootdowns as f64 / all.max(1) as f64;
         let chosen: Vec<Candidate> = best.chosen.iter().map(|c| (c.0, c.1.clone())).collect();
+        // The library stops its share only of what the settings leave, as `candidate_sets` has it.
         let mut remaining = part;
         for group in [false, true] {
             let mut stopped = 0.0;

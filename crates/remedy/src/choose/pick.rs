@@ -20,8 +20,8 @@ pub(super) struct CandidateSet<'c> {
     pub(super) memory: Option<f64>,
 }
 
-/// Every set that can be: one tuning or none, with and without the library. `cost` is by how much memory grows
-/// for one, as a share.
+/// Every set that can be: one tuning or none, with and without the library, which always comes with all of its remedies. `cost`
+/// is by how much memory grows for one, as a share, and none where that was not measured.
 pub(super) fn candidate_sets<'c>(
     tunings: &'c [Candidate],
     preloads: &'c [Candidate],

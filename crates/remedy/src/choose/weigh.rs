@@ -31,7 +31,8 @@ impl WeighedChange {
         Self { ceiling, touches }
     }
 
-    /// Adds it to a change, which has another origin's already, or none yet.
+    /// Adds it to a change, which has another origin's already, or none yet, and predicts the gain anew from the sum. No gain is
+    /// predicted for a remedy that also wins time of which the account has no ceiling.
     pub(super) fn add_to(self, planned: &mut Planned) {
         planned.ceiling = match (planned.ceiling, self.ceiling) {
             (Some(known), Some(more)) => Some(known.with_origin(&more)),

@@ -90,6 +90,7 @@ impl ShimKey {
             (_, 0) => 0,
             // From this size on: the smaller, the more.
             ("huge", size) => u64::MAX - size,
+            // Any size is more than every word.
             (_, size) => size.saturating_add(self.words.len() as u64),
         })
     }
@@ -107,7 +108,7 @@ pub(super) fn setting_need(setting: &str) -> Option<u64> {
 
 /// The settings of two remedies as one value, in which each finds at least the amount that it needs. Their order does not matter.
 pub(super) fn merge_needs(one: &str, other: &str) -> String {
-    // Of a setting that stands twice in one value the later one counts.
+    // Of a setting that stands twice in one value the later one counts. `on` and `off` are one setting, of which `on` needs more.
     let read = |value| -> BTreeMap<_, _> {
         super::keyed_settings(SHIM_VARIABLE, value)
             .into_iter()
@@ -116,6 +117,7 @@ pub(super) fn merge_needs(one: &str, other: &str) -> String {
     };
     let mut all = read(one);
     for (key, setting) in read(other) {
+        // Equal needs in other words, such as 1M and 1024K, are told apart by their text, so that the order does not matter.
         let most = all.entry(key).or_insert(setting);
         if (setting_need(most), *most) < (setting_need(setting), setting) {
             *most = setting;

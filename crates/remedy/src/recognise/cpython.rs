@@ -32,7 +32,8 @@ fn stated_version(facts: &Facts<'_>) -> Option<Version> {
     (part(24) == 3).then(|| Version::exact(3, part(16), part(8)))
 }
 
-/// `libpython3.10.so.1.0` and `python3.10`: all but the last number, and that where a string has it.
+/// The version by the file's name, `libpython3.10.so.1.0` or `python3.10`. The name lacks the last number: that is taken from a
+/// string that is a whole version of this line, and without one any number is possible.
 fn named_version(facts: &Facts<'_>) -> Option<Version> {
     let soname = facts.elf.dynamic().soname.clone();
     let name = soname.or_else(|| Some(facts.path.file_name()?.to_string_lossy().into_owned()))?;

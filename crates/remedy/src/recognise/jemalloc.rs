@@ -20,6 +20,8 @@ const DATED_OPTIONS: &[DatedOption] = &[
     ("lg_dirty_mult", (3, 0, 0), Some((4, 0, 4))),
 ];
 
+/// jemalloc, where a file has one of its messages, an option that dates it, and the name of its variable. Where the file states
+/// no version, it is the range that the option proves.
 pub(super) fn recognise_jemalloc(facts: &Facts<'_>) -> Option<FoundSoftware> {
     let message = facts.elf.find_strings(b"<jemalloc>: ", 1);
     let dated = facts.dated_by(DATED_OPTIONS)?;
@@ -98,7 +100,8 @@ fn stated_version(facts: &Facts<'_>) -> Option<Version> {
         })
 }
 
-/// Settings that the program compiled in (`malloc_conf`), as a string of `key:value` pairs.
+/// Settings that the program compiled in (`malloc_conf`), as a string of `key:value` pairs. The first string that has one of
+/// these keys and is nothing but such pairs is taken for them.
 fn built_in(facts: &Facts<'_>) -> Option<String> {
     let keys = [
         "decay_ms:",

@@ -4,7 +4,7 @@ use super::{DatedOption, Facts};
 use crate::{FoundSoftware, Linking, SoftwareKind, Version};
 
 /// glibc: `libc.so.6` states its version; a static program holds malloc's messages and the list of
-/// tunables, which dates it.
+/// tunables, which dates it. Before 2.26 there were none of these tunables: then neither version nor variable is known.
 pub(super) fn recognise_glibc(facts: &Facts<'_>) -> Option<FoundSoftware> {
     if facts.elf.is_library() {
         let banner = facts.string_with("GNU C Library (")?;
@@ -66,7 +66,7 @@ pub(super) fn recognise_musl(facts: &Facts<'_>) -> Option<FoundSoftware> {
             s.starts_with(b"musl libc (") && s.windows(12).any(|w| w == b"\nVersion %s\n")
         })
     {
-        // The version is a string of its own: the only one that is nothing but 0.x.y or 1.x.y.
+        // The version is a string of its own: the only one that is nothing but 1.x.y.
         let strings = facts.elf.find_strings(b"\x001.", 64);
         let version = strings.into_iter().find_map(|s| {
             let version = Version::parse_leading(s)?;

@@ -47,12 +47,12 @@ fn stated_version(facts: &Facts<'_>) -> Option<Version> {
             constant / 10 % 10,
             constant % 10,
         )),
-        // In between, as in 2.1.10 written 2110: not worth guessing.
         10_000..=99_999 => Some(Version::exact(
             constant / 10_000,
             constant / 100 % 100,
             constant % 100,
         )),
+        // In between, as in 2.1.10 written 2110: not worth guessing.
         _ => None,
     }
 }

@@ -74,7 +74,8 @@ fn consider_go_toolchain(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     })
 }
 
-/// No collections until the program has grown by the rest of the budget (from Go 1.19 on).
+/// No collections until the program has grown by the rest of the budget (from Go 1.19 on). None where the program's memory was
+/// not measured, nothing is left of the budget, the user has a limit already, or the version may be older.
 fn memory_limit_offer(case: &RemedyCase<'_>, found: &FoundSoftware) -> Option<Offer> {
     let (room, peak) = (case.room?, case.evidence.max_rss?);
     let theirs = (case.env)("GOMEMLIMIT").is_some();

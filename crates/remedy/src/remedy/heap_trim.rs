@@ -82,6 +82,7 @@ pub(super) const DROP_HEAP_TRIM: Remedy = Remedy {
 };
 
 fn drop_heap_trim(case: &RemedyCase<'_>, part: f64) -> Result<Offer, String> {
+    // `check_reach` would refuse glibc, whose own calls the library can't stop; this one is the program's call of glibc.
     check_loading(case)?;
     let sizes = LibrarySizes::within_budget(case)?;
     Ok(library_offer(

@@ -75,7 +75,8 @@ fn decay_offers(case: &RemedyCase<'_>, found: &FoundSoftware, variable: &str) ->
     } else if found.at_least(5, 2, 0) {
         keys.push("oversize_threshold:0");
     }
-    // Then the memory that jemalloc keeps by default is not there yet: 95 and 167 MB became 152 and 241.
+    // Where it has given back at once so far, the memory that jemalloc keeps by default is not there yet: 95 and 167 MB became
+    // 152 and 241.
     let set = (case.env)(variable).or_else(|| found.built_in.clone());
     let at_once = set.is_some_and(|s| s.split(',').any(|s| s.trim() == "dirty_decay_ms:0"));
     // 5.2 under churn: 112 to 35 with huge pages, and to 24 without, in 1.43 and 1.16 times the memory; large
@@ -165,8 +166,8 @@ fn decay_offers(case: &RemedyCase<'_>, found: &FoundSoftware, variable: &str) ->
     out
 }
 
-/// By how much huge pages under its metadata make memory grow: 25 MB of 905 on two CPUs, where it has eight arenas, each
-/// with metadata of its own; four a CPU on others.
+/// By which share huge pages under its metadata make memory grow: 25 MB of 905 on two CPUs, where it has eight arenas, each
+/// with metadata of its own; four a CPU on others. At least the 3 % that were measured, also where CPUs or memory are not known.
 fn metadata_grows(case: &RemedyCase<'_>) -> f64 {
     const A_CPU: u64 = 13 << 20;
     let most = u64::from(case.evidence.cpus.unwrap_or(1)) * A_CPU;

@@ -9,7 +9,8 @@ use super::jemalloc::{HUGE_METADATA_SETTING, HUGE_SETTING, MUCH_METADATA, conf_v
 use super::{HUGE_FAULTS_TOUCHED, MANY_FAULTS, Remedy, RemedyAnswer, RemedyCase, one_variable};
 use crate::{SoftwareKind, Touches};
 
-/// One key to try; none where it is set already, or jemalloc's variable is not known.
+/// One key to try; none where the user has set it, whatever to, or where jemalloc's variable is not known, or its version may be
+/// older than the key's word.
 fn to_try(case: &RemedyCase<'_>, key: &str, cost: &str) -> Option<RemedyAnswer> {
     let found = case.allocator_of_kind(SoftwareKind::Jemalloc)?;
     // thp takes this word since 5.1.

@@ -106,7 +106,8 @@ fn consider_fixed_heap(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     ]))
 }
 
-/// All options that are set. Those on the command line are read after the variables, and override them.
+/// The options in two variables and on the command line, in the order in which HotSpot reads them: a later one overrides.
+/// `_JAVA_OPTIONS`, which it reads last, is not looked at, and every word of the command that begins with `-X` counts as Java's.
 fn all_options(case: &RemedyCase<'_>) -> String {
     let set = ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"];
     let set = set.iter().filter_map(|v| (case.env)(v));

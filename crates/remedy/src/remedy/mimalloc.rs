@@ -35,7 +35,7 @@ const MOSTLY_ADVICE_SHARE: f64 = 0.9;
 
 /// Whether memory that is not purged takes so many bytes that within a budget another remedy may be needed.
 fn is_dear(case: &RemedyCase<'_>, found: &FoundSoftware) -> bool {
-    // 3.0.1 takes 6 GB where other versions take 150 MB, purged or not.
+    // Not of older versions of 3: 3.0.1 takes 6 GB where other versions take 150 MB, purged or not.
     found.at_least(3, 3, 0) && case.has_large_blocks()
 }
 

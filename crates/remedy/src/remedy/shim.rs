@@ -45,6 +45,7 @@ pub(super) const SHIM_CACHE: Remedy = Remedy {
     ..Remedy::BY_LIBRARY
 };
 
+/// Considers also an origin that unmaps nothing but files, so that it is said why the library can't help there.
 fn consider_shim_cache(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     let files = case.part_of_files(&CACHED_CAUSES);
     let part = (case.part_with_copies(&CACHED_CAUSES) - files).max(0.0);

@@ -64,7 +64,8 @@ pub(super) struct LibrarySizes {
 }
 
 impl LibrarySizes {
-    /// The sizes that the budget allows; an error says that it is too little.
+    /// The sizes that the budget allows; an error says that it is too little. What is touched above the bound is taken off the
+    /// room first; a quarter of the room is left in any case.
     pub(super) fn within_budget(case: &RemedyCase<'_>) -> Result<LibrarySizes, String> {
         let (seen, more) = match (case.evidence.max_rss, case.room) {
             (Some(seen), Some(room)) => (
@@ -115,7 +116,8 @@ impl LibrarySizes {
         }
     }
 
-    /// The same without a cache of unmapped regions.
+    /// The same without a cache of unmapped regions. Without a bound of resident memory `keep` bounds what stays: 1 GB is more
+    /// than the library takes (docs/shim-reference.md), and so as much as it can.
     pub(super) fn without_cache(&self) -> String {
         match self.seen {
             Some(_) => format!("cache=0,rss={}M", self.bound >> 20),
@@ -123,8 +125,9 @@ impl LibrarySizes {
         }
     }
 
+    /// By how much memory grows at most: by the room, and by what is touched above the bound.
     pub(super) fn memory_growth(&self) -> MemoryGrowth {
-        // Where little is left, the bound is a quarter of that.
+        // Where little was left, a quarter of it became the room (`within_budget`), and so the rest is three times as much.
         let above = self.seen.map_or(0, above_bound);
         MemoryGrowth::UpTo(self.more + above.min(3 * self.more))
     }
@@ -156,7 +159,7 @@ impl LibrarySizes {
         kept_share(self.more as f64 + idle, mean)
     }
 
-    /// The room as a share of the observed memory, 1 where that is not known.
+    /// The room as a share of the observed memory, 1 at most, and 1 where that memory is not known.
     pub(super) fn of_seen(&self) -> f64 {
         let share = |seen: u64| self.more as f64 / seen.max(1) as f64;
         self.seen.map_or(1.0, share).min(1.0)

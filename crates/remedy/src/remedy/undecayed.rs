@@ -17,7 +17,8 @@ const BEST_STOPPED_SHARE: f64 = 0.88;
 /// Of blocks of 1 to 64 MB 72 to 89 % were stopped with 5.3.0, and 46 % with 5.3.1: near the bound large ranges go at once.
 const BEST_LARGE: f64 = 0.67;
 
-/// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
+/// Whether the origin is an allocator that this remedy is for: a jemalloc that is certainly 5.0.0 or newer, and whose variable is
+/// known. [`super::shim`]'s remedies leave that one alone.
 pub(super) fn applies_to(case: &RemedyCase<'_>) -> bool {
     let found = case.allocator_of_kind(SoftwareKind::Jemalloc);
     found.is_some_and(|f| f.at_least(5, 0, 0) && f.conf_env.is_some())

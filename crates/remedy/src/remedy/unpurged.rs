@@ -26,7 +26,8 @@ const SMALL_CACHE_SHARE: f64 = 0.82;
 /// The alignment of a segment of mimalloc 2 (MI_SEGMENT_SIZE; seen in the hints of 2.0.6 to 2.1.7).
 const SEGMENT_HINT: &str = "hint=32M";
 
-/// Whether this is for an allocator that it is for. The library's other remedies leave that one alone.
+/// Whether the origin is an allocator that this remedy is for: a mimalloc that is certainly 2.0.0 or newer. [`super::shim`]'s
+/// cache leaves that one alone.
 pub(super) fn applies_to(case: &RemedyCase<'_>) -> bool {
     let found = case.allocator_of_kind(SoftwareKind::Mimalloc);
     found.is_some_and(|f| f.at_least(2, 0, 0))
@@ -64,6 +65,9 @@ fn consider_unpurged(case: &RemedyCase<'_>) -> Option<RemedyAnswer> {
     Some(keep_unpurged(case, found, purging, unmapped, freed).into())
 }
 
+/// The offer, or why there is none. `variable` and `value` turn purging off, and are set only where that matters; `unmapped` and
+/// `freed` are the shares of the origin's shootdowns by unmapping and by MADV_FREE. Unmapped memory is kept from
+/// [`MIN_UNMAP_SHARE`] on.
 fn keep_unpurged(
     case: &RemedyCase<'_>,
     found: &FoundSoftware,
@@ -74,6 +78,7 @@ fn keep_unpurged(
     check_reach(case)?;
     let sizes = LibrarySizes::within_budget(case)?;
     let cached = unmapped >= MIN_UNMAP_SHARE;
+    // As the budget allows. The bound is lowered below by what comes on top of it, so that the sum stays the same.
     let memory = sizes.memory_growth();
     let given = freed + case.part_of_causes(&[Cause::MadviseDontneed, Cause::Cow]);
     // From 2.1.2 on it purges after a while, or not: 3.1.5 did in 11 of 18 runs of one program. Before it either does

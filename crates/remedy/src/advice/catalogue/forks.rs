@@ -25,7 +25,8 @@ pub(super) const FORK_SPAWN: AdviceEntry = AdviceEntry {
     look: |_, scene| of_forks(scene, |_| true),
 };
 
-/// The forks from such stacks, if one of them is large, with the time that other threads waited for them.
+/// The forks from such stacks, of processes whose forks take [`LARGE_NS`] each on average; none where there is no such process.
+/// The time asleep includes that in which threads of these processes waited for the lock while one of them forked.
 fn of_forks(scene: &Scene, is_such: impl Fn(&SeenCost) -> bool) -> Option<Sight> {
     let is_large = |cost: &&SeenCost| {
         scene

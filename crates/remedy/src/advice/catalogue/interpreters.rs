@@ -49,6 +49,7 @@ pub(super) const PYTHON_OBJECT_COPIES: AdviceEntry = AdviceEntry {
     source: "https://github.com/pytorch/pytorch/issues/5902 https://github.com/pytorch/pytorch/issues/20433",
     instead_of: &[],
     look: |entry, scene| {
+        // The pages are copied in the children, which have other pids than the process that forked, and its name.
         let forkers = scene.forks.iter().map(|f| f.pid);
         let forkers: Vec<u32> = forkers.collect();
         let names = scene.costs.iter().filter(|c| forkers.contains(&c.pid));
