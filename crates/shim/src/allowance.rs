@@ -60,9 +60,9 @@ impl Allowance {
     }
 
     /// Where `more` are to be kept and the process has too much in memory: the excess is given back from the kept
-    /// memory, and as much besides as goes with the same shootdown. To give back more than that means to fault it in
-    /// anew, and takes it from other mappings that it would serve: by half, and by three quarters, there were twice as
-    /// many shootdowns where blocks are large.
+    /// memory, and as much besides as goes with the same shootdown, but no more than three quarters of what is kept for that.
+    /// To give back more than that means to fault it in anew, and takes it from other mappings that it would serve: by half, and
+    /// by three quarters, there were twice as many shootdowns where blocks are large.
     pub(crate) fn when_over(over: usize, kept: usize, more: usize, bound: usize) -> Allowance {
         let always = bound / ALWAYS_KEPT_PART;
         let give = over.max(ONE_FLUSH_BYTES.min(kept / 4 * 3));

@@ -95,8 +95,9 @@ impl<K: Kernel> Shim<K> {
         Some(begun)
     }
 
-    /// Begins with a range as soon as nobody is at it, and changes the table by the way. None where that can't be:
-    /// then nothing is known of the range any more.
+    /// Begins with a range as soon as nobody is at it, and changes the table by the way, in one step with the lock. None where
+    /// that can't be, as others begin again and again, there are too many claims, or the lock is not to be had: then nothing is
+    /// known of the range any more.
     ///
     /// # Errors
     ///
@@ -192,7 +193,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Once the library is off, each call goes to the kernel, and none begins with anything: waits for those that have
-    /// begun before, once.
+    /// begun before. Those who have not come to an end by then are given up, so that nobody waits for them a second time.
     pub(crate) fn wait_while_busy(&self) {
         let me = self.kernel.thread_id();
         if self.busy.is_any_other(me) {

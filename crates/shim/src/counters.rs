@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counts since the program was started, or forked.
+        /// Counts since the program was started. A child of fork(2) goes on from its parent's.
         #[repr(C)]
         pub struct Counters {
             /// `QUELLSH1`, in the order of memory.
@@ -85,7 +85,7 @@ counters! {
     trimmed,
     /// Kept regions that were unmapped after all, because the program maps something there.
     evicted,
-    /// Bytes that are kept and in memory now, at most.
+    /// Bytes that are kept and in memory now, at most. Without the lock the library itself goes by this one.
     dirty_bytes,
     /// Bytes of addresses without memory that stay mapped, as they could not be unmapped at once.
     clean_bytes,

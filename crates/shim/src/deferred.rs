@@ -49,7 +49,8 @@ impl Deferred {
         }
     }
 
-    /// Notes that nothing is known of this range any more. False if there is no room.
+    /// Notes a range for the holder of the lock, who does with it as its list says. False if there is no room. Anybody may do
+    /// so, without the lock.
     pub(crate) fn add(&self, range: Range) -> bool {
         let (set, get) = (Ordering::AcqRel, Ordering::Acquire);
         let more = |count: usize| (count < MAX_DEFERRED_RANGES).then_some(count + 1);
@@ -68,7 +69,8 @@ impl Deferred {
     }
 
     /// Hands each range to `forget`, also those that come meanwhile. Only with the lock. False if somebody took a place
-    /// and did not fill it: his change is not known.
+    /// and did not fill it: his change is not known, and the library has to go off. It ends: there are only so many places, and
+    /// they are free again when it is over.
     pub(crate) fn take_each(&self, mut forget: impl FnMut(Range)) -> bool {
         if self.all.load(Ordering::Relaxed) && self.all.swap(false, Ordering::Acquire) {
             forget(Range::ALL);

@@ -7,8 +7,9 @@ use crate::sync::Ordering;
 use crate::table::Table;
 
 impl<K: Kernel> Shim<K> {
-    /// Before fork(2): gives back kept memory, since its pages would be copied when they are used again, and takes the
-    /// lock, so that the child finds the tables whole.
+    /// Before fork(2), in the thread that forks: gives back kept memory, since its pages would be copied when they are used
+    /// again, and takes the lock, so that the child finds the tables whole. [`Shim::after_fork`] gives it back, in both
+    /// processes. Where another thread's fork has it for long the child is without the library.
     pub fn before_fork(&self) {
         // First, since whose it is may be asked by a file, and none is opened once the fork begins.
         if !self.is_off() && self.counters.dirty_bytes.get() > 0 {

@@ -54,7 +54,7 @@ pub(crate) fn is_trusted(all: &[Habit; SIZE_CLASSES], class: usize, lifetimes: u
 /// The habit of one class. All zeros at first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Habit {
-    /// Lifetimes in a row that were dense.
+    /// Dense lifetimes since the last thin one that was not made up for by `credit`.
     dense: u8,
     /// Grows with each lifetime that was thin, and with each guess that was wrong.
     doubt: u8,
@@ -73,7 +73,7 @@ pub(crate) struct Habit {
     ended: u8,
     /// Lifetimes that began after another had ended.
     returned: u8,
-    /// There was no room for an anchor beside memory of this size, so new mappings bring one with them.
+    /// There was no room for an anchor beside memory of this size, so the next mapping brings one with it.
     pub(crate) brings_anchor: bool,
 }
 
@@ -100,7 +100,7 @@ impl Habit {
         }
     }
 
-    /// A lifetime ends: whether to look at how it was. Never for long where that was thin.
+    /// A lifetime ends: whether to look at how it was. Not for so many lifetimes as the last results have put into `skip`.
     pub(crate) fn note_end(&mut self) -> bool {
         self.ended = self.ended.saturating_add(1);
         let looks = self.skip == 0;
@@ -109,7 +109,8 @@ impl Habit {
         looks
     }
 
-    /// Whether the next owner is expected to use kept memory, after so many dense lifetimes where nothing is in doubt.
+    /// Whether the next owner is expected to use kept memory, after so many dense lifetimes where nothing is in doubt. Each two
+    /// doubts double how many it takes, up to sixteen times.
     pub(crate) fn is_trusted(self, lifetimes: usize) -> bool {
         let enough = lifetimes << (self.doubt / 2).min(4);
         usize::from(self.dense) >= enough && usize::from(self.returned) >= lifetimes

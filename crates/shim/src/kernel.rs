@@ -176,10 +176,11 @@ pub unsafe trait Kernel: Threads {
     fn implies_exec(&self) -> bool {
         false
     }
-    /// Makes all of it zeros. If many pages are already, it leaves those as they are, and says how many.
+    /// Makes all of it zeros. Where a sample of its pages has some that are already, it leaves all such as they are, and says
+    /// how many; otherwise it writes all of them, and says 0.
     unsafe fn clear_used(&self, range: Range) -> usize;
-    /// How many of these pages have something else than zeros where they begin or in the middle; none where that can't be
-    /// told. Never faults: pages may be gone.
+    /// How many of these pages, of sixteen at most, have something else than zeros where they begin or in the middle; none where
+    /// that can't be told. Never faults: pages may be gone.
     fn count_used(&self, pages: &[usize]) -> Option<usize>;
     /// How many of these pages have something else than zeros anywhere.
     unsafe fn count_not_zero(&self, pages: &[usize]) -> usize;
@@ -209,6 +210,6 @@ pub unsafe trait Kernel: Threads {
         None
     }
     /// How full memory is now; none where another thread is at that, or this one below a signal handler. Takes some tens of
-    /// microseconds.
+    /// microseconds. After [`Kernel::is_filtered`] has said no: it opens files in any case.
     fn memory_pressure(&self) -> Option<Pressure>;
 }

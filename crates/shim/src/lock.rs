@@ -31,7 +31,8 @@ const MAX_LOOKS_ASLEEP: u32 = 3;
 /// So long in all, though others have it and give it back all the time: there is an end to everything.
 const MAX_WAIT_NS: u64 = 16_000_000_000;
 
-/// How long so many sleeps take, less the difference of clocks ([`Threads::now_ns`]). Signals end them before.
+/// So many sleeps have not all been cut short by signals if the clock has gone on by this, ns. It is half of what they take:
+/// under a filter of system calls the clock may be a third too slow (`Linux::now_ns`), and the first sleeps are short.
 const fn least_sleep_ns(sleeps: u32) -> u64 {
     if cfg!(loom) {
         0
@@ -104,6 +105,7 @@ impl Lock {
         self.take_within_looks(kernel.thread_id(), spin_pause)
     }
 
+    /// Looks so often, with a pause between: for a lock that is held for a tenth of a microsecond.
     fn take_within_looks(&self, me: usize, mut pause: impl FnMut()) -> Taken {
         let mut first_holder = None;
         let mut holders_changed = false;
@@ -142,8 +144,9 @@ impl Lock {
         }
     }
 
-    /// Takes it, and sleeps for it if need be. Busy after a second in which nobody has given it back: its holder is gone. Or after
-    /// some milliseconds, if it sleeps.
+    /// Takes it, and sleeps for it if need be. Busy after a second in which nobody has given it back: its holder is gone. Or
+    /// after some milliseconds if its holder sleeps, and after [`MAX_WAIT_NS`] in any case. Mine also where its holder forks
+    /// and that takes long: after some tens of milliseconds for the first who waits, at once for the next.
     pub(crate) fn take(&self, kernel: &impl Threads) -> Taken {
         let mut taken = self.try_take(kernel);
         if taken != Taken::Busy {

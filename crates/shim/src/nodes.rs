@@ -115,7 +115,7 @@ impl Nodes {
         }
     }
 
-    /// Whether there is room for so many more.
+    /// Whether there is room for so many more. Looks at no more than so many free places.
     pub(crate) fn has_room(&self, more: usize) -> bool {
         let mut left = self.all.len().saturating_sub(self.fresh as usize);
         let mut id = self.free;
@@ -238,7 +238,7 @@ impl Nodes {
             .filter(|id| self.start_of(*id) < range.end)
     }
 
-    /// The region that ends where `addr` is, or reaches beyond it from below.
+    /// The last region that begins below `addr`, wherever it ends: it may end before, there or beyond.
     pub(crate) fn last_starting_before(&self, addr: usize) -> Option<NodeId> {
         let (mut best, mut here) = (NO_NODE, self.root);
         while here != NO_NODE {
@@ -252,7 +252,8 @@ impl Nodes {
         (best != NO_NODE).then_some(best)
     }
 
-    /// Makes the region the part of it from `start` to `end`. The region must be in no list.
+    /// Makes the region this part of it. The region must be in no list. Its node stays the same, which is returned: where the part
+    /// begins elsewhere the region leaves the tree and comes back into the place that it has just left.
     pub(crate) fn cut_to_part(&mut self, id: NodeId, part: Range) -> NodeId {
         let mut region = *self.get(id);
         if region.range.start == part.start {

@@ -96,6 +96,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// Offers batch by batch, as the one thread that gives back or offers, down to half of the bytes that need not be offered.
     fn offer_by(&self, batch: &mut Batch) {
         if !self.have_left(batch) {
             return;
@@ -159,7 +160,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Offers the first so many of the batch, which are ours. How many were taken note of, from the first on.
+    /// Offers the first so many of the batch, which are ours. How many the kernel took, from the first on. Where it takes none of
+    /// several they go one by one from now on; where it takes only some, nothing is offered any more.
     fn offer_first(&self, batch: &Batch, ours: usize) -> usize {
         let ranges = batch.first_parts(ours);
         let done = match ranges {
@@ -182,7 +184,8 @@ impl<K: Kernel> Shim<K> {
         done
     }
 
-    /// Fills the batch with the oldest that is not offered yet; false if the lock was not to be had.
+    /// Fills the batch with the oldest that is not offered yet, until no more than `left` bytes are not; false if the lock was
+    /// not to be had.
     fn take_firm(&self, batch: &mut Batch, left: usize) -> bool {
         batch.clear();
         let most = if self.is_one_by_one() {

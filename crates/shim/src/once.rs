@@ -13,8 +13,8 @@ const STATE_EMPTY: u8 = 0;
 const STATE_FILLING: u8 = 1;
 const STATE_FILLED: u8 = 2;
 
-// SAFETY: written by whoever brought the state from NONE to COMING, and read when it is THERE, after which nobody
-// writes.
+// SAFETY: written by whoever brought the state from STATE_EMPTY to STATE_FILLING, and read when it is STATE_FILLED, after
+// which nobody writes.
 unsafe impl<T: Send + Sync> Sync for Once<T> {}
 
 impl<T> Once<T> {

@@ -121,6 +121,8 @@ pub(crate) unsafe fn syscall(number: usize, args: [usize; 6]) -> Result<usize, E
 
 /// Linux, by system calls.
 pub struct Linux {
+    /// Calls with which a piece of work begins ask the kernel anew ([`SeccompState::has_come`]); those that follow go by what is
+    /// known ([`SeccompState::is_there`]).
     filter: SeccompState,
     pressed: PressureGauge,
 }
@@ -317,7 +319,7 @@ impl Default for Linux {
     }
 }
 
-/// mmap(2), for calls that come before the library has started.
+/// mmap(2) of the kernel's, also for calls that come while the library is being made.
 ///
 /// # Safety
 ///
@@ -514,6 +516,7 @@ unsafe impl Kernel for Linux {
         /// Looked at where a page begins and in its middle.
         const SPOT_BYTES: usize = 32;
         const SPOTS_PER_PAGE: usize = 2;
+        /// Callers have eight at most.
         const MAX_COPIED_PAGES: usize = 16;
         if self.filter.is_there() {
             return None;

@@ -45,7 +45,7 @@ pub static quell_shim_counters: Counters = Counters::new();
 static SHIM: Once<MaybeUninit<Shim<Linux>>> = Once::new(MaybeUninit::uninit());
 
 struct StaticMemory<T>(UnsafeCell<T>);
-// SAFETY: only `make` looks at it, which runs once.
+// SAFETY: only `make_shim` looks at it, which runs once.
 unsafe impl<T> Sync for StaticMemory<T> {}
 
 // Zeros, as the linker leaves them out of the file.
@@ -55,9 +55,9 @@ static SCRATCH: StaticMemory<Scratch> = StaticMemory(UnsafeCell::new(Scratch::EM
 
 /// The library. It is there from the first call on, and that may be the loader's, before any constructor: mimalloc and
 /// google/tcmalloc map their first memory at once. Until `start_library` it only takes note. While another thread makes
-/// it, calls go to the kernel, and their mappings are not known.
+/// it, or this one below a signal handler, calls go to the kernel, and their mappings are not known.
 fn shim_of_process() -> Option<&'static Shim<Linux>> {
-    // SAFETY: `make` has written it.
+    // SAFETY: `make_shim` has written it.
     SHIM.get(make_shim)
         .map(|shim| unsafe { shim.assume_init_ref() })
 }

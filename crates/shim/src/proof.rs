@@ -12,7 +12,9 @@
 //! without the anchor, which is none of his, makes two mappings of the one, which is seen.
 //!
 //! **Whose it is.** Kept memory is mapped still, and free to the program, which may map something over it past the
-//! library. So each kept page has a word at its begin by which it is known. Whoever maps over it takes the word away.
+//! library. So each kept page has a word at its begin by which it is known, its *mark*. Whoever maps over it takes the word
+//! away. But a page that a device or the kernel has hold of must not be written: until a look has found no such pages, kept
+//! memory is known by a hash of what is in it, its *fingerprint*, and serves nobody ([`Shim::look_for_pins`] marks it).
 
 use crate::kernel::{Kernel, Map, Mapping, Pins};
 use crate::linux::{
@@ -33,7 +35,8 @@ const LOOKED_FOR_NS: usize = 16;
 pub(crate) enum PlainProof {
     Yes,
     No,
-    /// It may be, but there is no room for an anchor beside the mapping that it is in.
+    /// It may be, but no anchor could be put beside the mapping that it is in: there is no room, or the kernel does not make one
+    /// mapping of the two, or somebody was at that page.
     NoRoom,
 }
 
@@ -88,7 +91,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Maps a page beside a mapping, and looks whether the kernel takes the two for one.
+    /// Maps a page beside a mapping, and looks whether the kernel takes the two for one. Where it was tried on both sides, and
+    /// failed, it is not tried again for a while ([`Anchors::note_wedged`](crate::anchors::Anchors::note_wedged)).
     #[cold]
     fn put_anchor(&self, mapping: Range, range: Range, kind: Kind) -> PlainProof {
         let below = mapping.start.checked_sub(PAGE);
@@ -117,7 +121,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// False where the table was not told of it, as there is no room, or nothing is to be kept any more.
+    /// Writes the mark into a page, and tells the table that it is an anchor. False where the table was not told, as there is no
+    /// room, nothing is to be kept any more, or the lock is not to be had.
     ///
     /// # Safety
     ///
@@ -129,7 +134,8 @@ impl<K: Kernel> Shim<K> {
         matches!(noted, Locked::Done(true))
     }
 
-    /// Whether there is room for one at an address; none where that can't be told now.
+    /// Whether there is an anchor at this page now that shows `range` to be plain: see [`Shim::map_anchor`]. None where it was
+    /// not tried, as somebody is at the page or the lock is not to be had.
     fn put_anchor_at(&self, start: usize, range: Range, kind: Kind) -> Option<bool> {
         let reserve = if kind.noreserve { MAP_NORESERVE } else { 0 };
         let page = Range::page_at(start);
@@ -146,7 +152,8 @@ impl<K: Kernel> Shim<K> {
         self.use_if_begun(begun, || self.map_anchor(&map, page, range, kind))
     }
 
-    /// Maps an anchor at a page, if nothing is there. Others leave the page alone meanwhile.
+    /// Maps an anchor at a page, if nothing is there. Others leave the page alone meanwhile. It stays where the kernel makes one
+    /// mapping of it and `range`, and the table has room for it; true if then `range` is not locked.
     fn map_anchor(&self, map: &Map, page: Range, range: Range, kind: Kind) -> bool {
         let start = page.start;
         // SAFETY: nothing is there, or the kernel refuses it.
@@ -221,6 +228,9 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// Marks one region after the other, as the one thread that does. A region that is not as it was when it was kept, or can't
+    /// be shown to be plain, is unmapped, or left alone as somebody else's. It ends: each leaves the shelf of those that are not
+    /// marked, and what is kept from now on waits for a later look.
     fn mark_each(&self, look: u32) {
         while let Locked::Done(Some((id, region))) =
             self.try_locked(|table| table.next_to_mark(look))
@@ -255,7 +265,7 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Makes kept memory zeros, for its next owner. False where it is not the kept memory any more, or differs from a
-    /// new mapping.
+    /// new mapping; its first pages may be zeros then, and given back.
     ///
     /// # Safety
     ///
@@ -340,8 +350,9 @@ impl<K: Kernel> Shim<K> {
         looked
     }
 
-    /// Looks whether the kernel or a device has hold of pages of this process. If so, nothing is kept any more, for good.
-    /// True if not.
+    /// Looks whether the kernel or a device has hold of pages of this process. True if none is found: then what was kept before
+    /// is marked. If some may be held for as long as the program lives, nothing is kept any more, for good. False also where
+    /// some may be held just now, for a while after that, and where the lock is not to be had.
     pub(crate) fn look_for_pins(&self) -> bool {
         /// Where some may be pinned for a while, the next look is not before so many times the duration of one.
         const REST: usize = 64;

@@ -75,7 +75,7 @@ pub(crate) struct Claim {
 /// The fields that are written at a fork(2) come first, and so in the same page as those of [`Shim`].
 #[repr(C)]
 pub(crate) struct RangeClaims {
-    /// How many places are taken, at least: most of the time there is nothing to look at.
+    /// Who has the lock sees no fewer here than places that are taken: most of the time there is nothing to look at.
     count: AtomicUsize,
     /// How many ever began.
     pub(crate) turns: AtomicUsize,
@@ -177,7 +177,8 @@ impl RangeClaims {
             .any(|(n, _)| self.all[n].claim_kind() != ClaimKind::Replaces)
     }
 
-    /// None where there are too many. With the lock.
+    /// Begins a claim; none where there are too many. Whether another claim is in its way is for the caller to ask before. With
+    /// the lock, so that of two who ask at once one sees the other.
     pub(crate) fn claim_range(
         &self,
         range: Range,
@@ -200,7 +201,8 @@ impl RangeClaims {
         Some(Claim { place: n, range })
     }
 
-    /// Whether somebody waits for it. Nothing where it was given up meanwhile, and may be another's.
+    /// Ends the claim at a place, also without the lock. Whether somebody waits for it, whom the caller has to wake. Does nothing
+    /// where it was given up meanwhile, and may be another's.
     pub(crate) fn release_claim(&self, n: usize, thread: usize) -> bool {
         let place = &self.all[n];
         let order = (Ordering::SeqCst, Ordering::SeqCst);
@@ -214,8 +216,8 @@ impl RangeClaims {
         mine && place.wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends all claims of any but this thread, and hands out their ranges. With the lock, or where nobody begins any
-    /// more.
+    /// Ends all claims of any but this thread, and hands out their ranges; those without a place as well, this thread's too. With
+    /// the lock, or where nobody begins any more.
     pub(crate) fn end_claims_of_others(&self, me: usize, mut forget: impl FnMut(Range)) {
         for (n, thread) in self
             .claims_in(Range::ALL)

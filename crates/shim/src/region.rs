@@ -29,7 +29,7 @@ pub(crate) struct Kind {
     pub(crate) prot: u8,
     /// `MAP_NORESERVE`.
     pub(crate) noreserve: bool,
-    /// We have asked for huge pages.
+    /// The library has asked for huge pages, by [`Settings::huge`](crate::Settings::huge).
     pub(crate) huge: bool,
     /// The program has asked for huge pages, for none, or for no core dump of it. That changes nothing of its reads and
     /// writes; but it would stay with the memory, so this is never kept for another mapping.

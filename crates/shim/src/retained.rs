@@ -28,6 +28,7 @@ pub(crate) struct RetainedBlocks {
     /// The number of the block whose place it is, plus one, and [`FREED_BIT`]; 0 is none.
     blocks: &'static mut [usize; BLOCK_PLACES],
     count: usize,
+    /// The place that [`RetainedBlocks::next_counted`] has come to.
     hand: usize,
     /// Whether it pays to look at the counted blocks.
     pub(crate) rest: LookBackoff,

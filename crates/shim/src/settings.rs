@@ -5,9 +5,10 @@ use crate::PAGE;
 /// The settings of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Nothing: every call goes to the kernel.
+    /// The library does nothing: every call goes to the kernel.
     pub off: bool,
-    /// Memory that is kept faults when it is used, at the cost of a shootdown each: for debugging.
+    /// Nothing is kept or zeroed in place: memory that the program has unmapped faults when it is used, at the cost of a
+    /// shootdown each. For debugging.
     pub strict: bool,
     /// Bytes of unmapped memory that may stay, for later mappings; 0 keeps none.
     pub cache: usize,
@@ -21,10 +22,11 @@ pub struct Settings {
     /// where memory is short. Where that is not said it is a few megabytes, and with a bound of resident memory all of
     /// it: then the process never has much more in memory than that.
     pub firm: Option<usize>,
-    /// Memory is kept of a size, or zeroed, after so many lifetimes in a row that used nearly all of it. 0 is at once,
-    /// and whatever the proof of its kind costs.
+    /// Memory is kept of a size, or zeroed, after so many lifetimes that were dense (see `habit`). 0 is at once, and whatever the
+    /// proof of its kind costs.
     pub lifetimes: usize,
-    /// Bytes that may stay with the program although it asked for them to be given back.
+    /// Bytes that may stay with the program although it asked for them to be given back; no more than there are places for
+    /// (`retained`: 512 MB).
     pub keep: usize,
     /// Resident memory of the process, in bytes, above which nothing stays that was given back, and kept memory
     /// shrinks; 0 is no bound. With it, `keep` is not looked at.
@@ -36,11 +38,11 @@ pub struct Settings {
     pub drop_free: bool,
     /// malloc_trim(3), called by the program, gives nothing back while memory is not short.
     pub drop_heap_trim: bool,
-    /// Memory is given back by one process_madvise(2) for many ranges.
+    /// Memory is given back and offered by one process_madvise(2) for many ranges; or else one by one.
     pub batch: bool,
-    /// Mappings up to this size are filled at once (MAP_POPULATE).
+    /// Mappings up to this size, in bytes, are filled at once (MAP_POPULATE); 0 is none.
     pub prefault: usize,
-    /// Mappings from this size on ask for huge pages; 0 is none.
+    /// Mappings from this size on, in bytes, ask for huge pages; 0 is none.
     pub huge: usize,
     /// All memory is locked at the start (mlockall(2)).
     pub lock: bool,
@@ -51,7 +53,7 @@ pub struct Settings {
 pub enum ZeroLimit {
     /// Never.
     Off,
-    /// Up to the size at which zeroing costs as much as giving back, as measured at the start.
+    /// Up to the size at which zeroing costs as much as giving back, as measured when it first matters.
     Auto,
     /// Up to so many bytes.
     UpTo(usize),
@@ -149,6 +151,7 @@ impl Settings {
         bad
     }
 
+    /// Sets what one part says. None if it is no setting: nothing is changed then.
     fn set_one(&mut self, part: &[u8]) -> Option<()> {
         let equals = part.iter().position(|b| *b == b'=');
         let (key, value) = match equals {

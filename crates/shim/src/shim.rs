@@ -59,6 +59,7 @@ pub struct Shim<K> {
     pub(crate) zero_up_to: AtomicUsize,
     pub(crate) counters: &'static Counters,
     pub(crate) lock: Lock,
+    /// Ranges of which nothing is known any more, where the table could not be told: see [`Shim::forget_and_wait`].
     pub(crate) late: Deferred,
     pub(crate) leavers: Leavers,
     /// Changes, and is woken, whenever something has left.
@@ -99,10 +100,13 @@ pub struct Shim<K> {
     pub(crate) anchors_are_wanted: Hint,
     /// The program has forked: pages may be shared with a child.
     pub(crate) forked: AtomicBool,
+    /// Memory was short at the last look.
     short: AtomicBool,
     /// See [`Kernel::mapping_limit`]; MAX is none, 0 not looked at.
     bound: AtomicUsize,
+    /// Calls that have come to [`Shim::look_now_and_then`], which looks at each 64th; it begins anew after the last number.
     pub(crate) calls: AtomicU32,
+    /// When memory pressure was last looked at, by [`Threads::now_ns`](crate::Threads::now_ns).
     looked: AtomicU64,
     /// When memory that was not needed was given back.
     spare_looked: AtomicU64,
@@ -118,7 +122,7 @@ pub struct Shim<K> {
     pub(crate) frees: AtomicBool,
     /// How the kernel took the offers.
     pub(crate) offers: Offers,
-    /// Bytes zeroed in place since the last one.
+    /// Bytes zeroed in place since the last look for pinned pages.
     pub(crate) zeroed_since_look: AtomicUsize,
     /// Bytes that may still stay before resident memory is looked at again.
     slack: AtomicUsize,
@@ -233,7 +237,8 @@ impl<K: Kernel> Shim<K> {
         self.zero_up_to.store(zero_up_to, Ordering::Relaxed);
     }
 
-    /// Forgets the measured size, where that is the one that stands while a thread measures.
+    /// In the child of a fork(2): has the size measured again that a thread was measuring, which is gone. Where it was measured
+    /// already, and was the least, it is measured once more, which does no harm.
     pub(crate) fn measure_again(&self) {
         if self.settings().zero == ZeroLimit::Auto {
             let (order, least) = (Ordering::Relaxed, crate::zero_cost::MIN_ZEROED_BYTES);
@@ -253,7 +258,7 @@ impl<K: Kernel> Shim<K> {
         &self.kernel
     }
 
-    /// Turns itself off for good: kept memory stays where it is.
+    /// Turns itself off for good: kept memory stays where it is, as nothing that the table says is believed any more.
     pub fn turn_off(&self) {
         self.off.store(true, Ordering::SeqCst);
         self.counters.off.set(1);
@@ -366,7 +371,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Work that must be done. Where its holder is gone, the library turns itself off.
+    /// Work that must be done. Where its holder is gone, the library turns itself off: so [`Locked::Busy`] says that it is off.
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Table) -> T) -> Locked<T> {
         let mut taken = self.lock.take(&self.kernel);
         if taken == Taken::Busy {
@@ -432,7 +437,8 @@ impl<K: Kernel> Shim<K> {
         let _ = self.forget_and_wait(range);
     }
 
-    /// How many bytes may be kept now.
+    /// How many bytes may be kept now. 0 where nothing may: the settings say so, memory is short, mappings are limited, or the
+    /// library has [retired](Shim::stop_keeping).
     pub(crate) fn kept_budget(&self) -> usize {
         let short = self.short.load(Ordering::Relaxed);
         // Where mappings are counted, kept ones are missing for calls that do not come through here: the C library's
@@ -469,11 +475,13 @@ impl<K: Kernel> Shim<K> {
         self.short.load(Ordering::Relaxed)
     }
 
+    /// So many bytes may stay by how much memory is free; 0 until that was looked at.
     pub(crate) fn free_share(&self) -> usize {
         self.free_memory.load(Ordering::Relaxed) / FREE_MEMORY_PART
     }
 
-    /// The program limits its own mappings: kept memory must not count.
+    /// The program limits its own mappings by this call: kept memory must not count, so it goes before. And after it what other
+    /// threads have kept meanwhile.
     pub fn with_limit_set<T>(&self, call: impl FnOnce() -> T) -> T {
         if !self.is_off() {
             self.unmap_all_kept();
@@ -493,12 +501,14 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// Asks the kernel; MAX is no limit. A limit of 0 is noted as 1, since 0 says that nobody has looked.
     fn read_mapping_limit(&self) -> usize {
         let bound = self.kernel.mapping_limit().unwrap_or(usize::MAX).max(1);
         self.bound.store(bound, Ordering::Relaxed);
         bound
     }
 
+    /// How many bytes may stay with the program that it asked to be given back, where no bound of resident memory is set.
     pub(crate) fn keep_budget(&self) -> usize {
         if self.short.load(Ordering::Relaxed) {
             0
@@ -507,8 +517,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Takes room for so much more to stay in memory, by how much of the process there is in memory now. None where
-    /// there is no such bound, or that can't be told.
+    /// Takes room for so many bytes more to stay in memory, by how much of the process there is in memory now. None where
+    /// there is no such bound, or that can't be told; `Over(0)` where memory is short.
     ///
     /// Memory that the program touches by itself is not seen, so the reading is used for a part of the distance to the
     /// bound only. Nor does a range of more than that part stay that is to be zeroed in place: near the bound the few
@@ -524,7 +534,7 @@ impl<K: Kernel> Shim<K> {
         room
     }
 
-    /// The same, and takes none.
+    /// The same, and takes none. It may read how much is in memory, and then notes for how much that reading is good.
     pub(crate) fn room_for(&self, more: usize) -> Option<ResidentRoom> {
         let bound = self.settings().resident;
         if bound == 0 {
@@ -547,7 +557,7 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// How much may be kept if `more` are to be.
+    /// How much may be kept if `more` bytes are to be. With a bound of resident memory it takes room for them.
     pub(crate) fn allowance_for(&self, more: usize) -> Allowance {
         let budget = self.kept_budget();
         if budget == 0 {
@@ -705,8 +715,10 @@ impl<K: Kernel> Shim<K> {
         self.trim_to(kept - spare);
     }
 
-    /// Unmaps kept memory, and keeps nothing from now on. Mappings that the program makes at a certain address are
-    /// still looked after until everything is gone.
+    /// Unmaps kept memory, and keeps nothing from now on: the library retires, for good. For calls after which kept memory
+    /// would not be as new memory is, or not the program's alone: all memory is locked, pages are lent to the kernel, a filter
+    /// of system calls comes. Mappings that the program makes at a certain address are still looked after until everything is
+    /// gone.
     pub fn stop_keeping(&self) {
         self.retired.store(true, Ordering::SeqCst);
         if self.is_off() {
@@ -715,7 +727,7 @@ impl<K: Kernel> Shim<K> {
         }
         if self.is_mine() {
             // The lock is this thread's, below the signal handler that we are in: kept memory is unmapped by later
-            // calls (`look`).
+            // calls (`Shim::look_now_and_then`).
             return;
         }
         let _ = self.locked(|table| table.forget(Range::ALL, false));

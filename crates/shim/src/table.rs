@@ -113,7 +113,7 @@ impl Table {
         self.pin_looks
     }
 
-    /// Memory that was not needed since this was asked the last time: so much less would have served as well.
+    /// Bytes of kept memory that were not needed since this was asked the last time: so much less would have served as well.
     pub(crate) fn take_spare(&mut self) -> usize {
         let now = self.kept_bytes();
         core::mem::replace(&mut self.fewest_kept, now).min(now)
@@ -175,7 +175,7 @@ impl Table {
         None
     }
 
-    /// The first region in `range` that is kept for later or leaving.
+    /// The first region in `range` that is not the program's: kept for later, leaving, or an anchor.
     pub(crate) fn kept_in(&self, range: Range) -> Option<NodeId> {
         self.first_in_state(range, |state| state != State::Live)
     }
@@ -186,13 +186,14 @@ impl Table {
             .is_some()
     }
 
-    /// The last range in `range` that is not the program's: kept for later, leaving, or being unmapped by a thread that
-    /// will not look again before it does.
+    /// The last range in `range` that is not the program's: kept for later, leaving, an anchor, or being unmapped by a thread
+    /// that will not look again before it does. A kept one is given as a whole, and may reach out of `range`.
     pub(crate) fn last_not_own(&self, range: Range) -> Option<Range> {
         let both = [self.last_kept_in(range), self.going.last_range_in(range)];
         both.into_iter().flatten().max_by_key(|part| part.start)
     }
 
+    /// The last region that has something of `range` and is not the program's, whole.
     fn last_kept_in(&self, range: Range) -> Option<Range> {
         let mut to = range.end;
         while let Some(id) = self.nodes.last_starting_before(to) {
@@ -283,7 +284,7 @@ impl Table {
         self.forget(range, true).others_stay
     }
 
-    /// Notes a new mapping of the program's. Without room it stays unknown, which is safe.
+    /// Notes a new mapping of the program's. Without room, and where something there leaves, it stays unknown, which is safe.
     pub(crate) fn note_live(&mut self, range: Range, kind: Kind) {
         if self.note_mapped_anew(range) {
             return;
@@ -295,7 +296,8 @@ impl Table {
         });
     }
 
-    /// Notes a page of the library's own, which the kernel has just mapped. False where there is no room.
+    /// Notes a page of the library's own, which the kernel has just mapped. False where there is no room, or something there
+    /// leaves.
     pub(crate) fn note_anchor(&mut self, page: Range, kind: Kind) -> bool {
         let anchor = Region {
             range: page,
@@ -536,6 +538,7 @@ impl Table {
         Some((id, self.nodes.get(id).range.first_aligned(len, align)?))
     }
 
+    /// The kept region that has all of these addresses, if it may serve them.
     fn kept_just_at(
         &self,
         len: usize,

@@ -51,8 +51,9 @@ struct TakenToUnmap {
 }
 
 impl<K: Kernel> Shim<K> {
-    /// Gives back until no more than so many bytes are kept; all of it, once nothing is to be kept any more. Left to whoever is at
-    /// it already. False then: where that one only offers, nothing is given back.
+    /// Gives back until no more than so many bytes are kept; all of it, once nothing is to be kept any more; and in any case the
+    /// anchors that have nothing beside them: with MAX only those. Left to whoever is at it already. False then: where that one
+    /// only offers, nothing is given back.
     pub(crate) fn trim_to(&self, bytes: usize) -> bool {
         let trimmed = self.at_leavers(|batch| {
             if self.settings().batch {
@@ -81,7 +82,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// The same before a fork(2), which waits for some milliseconds only: the other thread may be stopped.
+    /// The same before a fork(2), which waits for some tens of milliseconds only: the other thread may be stopped.
     pub(crate) fn trim_all_soon(&self) {
         const TURNS: u32 = 4;
         for _ in 0..TURNS {
@@ -93,7 +94,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Ends where the kernel refuses some of it.
+    /// Gives back batch by batch, as the one thread that does. Ends where the kernel refuses some of it.
     fn trim_by(&self, batch: &mut Batch, bytes: usize) {
         if !self.have_left(batch) {
             return;
@@ -399,6 +400,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// Unmaps what was taken from the table. Its bytes; none where it stays, or the library is off by now, so that the caller
+    /// goes on to no other.
     fn unmap_taken(&self, gone: TakenToUnmap) -> Option<usize> {
         let len = gone.range.len();
         self.unmap_going(gone).ok()?;
@@ -425,7 +428,8 @@ impl<K: Kernel> Shim<K> {
         })
     }
 
-    /// Unmaps a range that is ours to unmap, unless it is somebody else's meanwhile.
+    /// Unmaps a range that is ours to unmap, and tells the table. Ok also where it is left alone: as somebody else's by now, or
+    /// as the library is off.
     fn unmap_going(&self, gone: TakenToUnmap) -> Result<(), StaysMapped> {
         let TakenToUnmap { place, range, .. } = gone;
         let whose = match gone.fingerprint {
@@ -481,6 +485,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
+    /// Says to all who wait ([`Shim::wait_while`]) that something has come to an end, once others can see that it has.
     pub(crate) fn somebody_left(&self) {
         self.left.fetch_add(1, Ordering::SeqCst);
         // Whoever comes to wait after this has seen the new number. A program without threads might not make the call.
@@ -494,6 +499,7 @@ impl<K: Kernel> Shim<K> {
         self.leavers.are_of(me) || self.marking.load(Ordering::SeqCst) == me
     }
 
+    /// What stands in the way of whoever wants this range, one thing at a time; kept memory is taken to be unmapped by the way.
     fn in_the_way(&self, table: &mut Table, range: Range, me: usize) -> Obstacle {
         if let Some(thread) = table.going.thread_unmapping_in(range) {
             return Obstacle::Leaving(thread == me);
@@ -510,11 +516,11 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps kept memory and anchors in a range, so that it is to the kernel as it is to the program; of a region without marks, or where
-    /// there is no room for what would be left of it, also what lies outside. It is not looked at where the table can't be had: by a handler inside
-    /// the table, or while a fork waits. Another thread may be
-    /// zeroing some of it, or changing its protection: to a call that leaves the range as it is that makes no
-    /// difference, and for others there is [`Shim::clear_the_way`].
+    /// Unmaps kept memory and anchors in a range, so that it is to the kernel as it is to the program; of a region without marks,
+    /// or where there is no room for what would be left of it, also what lies outside. It is not looked at where the table can't
+    /// be had: by a handler inside the table, or while a fork waits. Another thread may be zeroing some of it, or changing its
+    /// protection: to a call that leaves the range as it is that makes no difference, and for others there is
+    /// [`Shim::clear_the_way`].
     ///
     /// # Errors
     ///
@@ -595,7 +601,7 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Unmaps all kept memory. True if there was something, or may have been, as the lock was not to be had.
+    /// Unmaps all kept memory and all anchors. True if there was something, or may have been, as the lock was not to be had.
     pub(crate) fn unmap_all_kept(&self) -> bool {
         if self.is_off_now() {
             return false;

@@ -18,7 +18,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Whether it is at its end; each time before a sleep.
+    /// Whether it is at its end: both so many looks and so long. To be asked once before each sleep, as it counts them.
     pub(crate) fn is_over(&mut self, kernel: &impl Threads) -> bool {
         let now = kernel.now_ns();
         let waited = now.saturating_sub(*self.began.get_or_insert(now));
@@ -57,7 +57,8 @@ impl<K: Kernel> Shim<K> {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits as long as this is so, and for some seconds at most. Whether it came to an end in that time.
+    /// Waits as long as this is so, and for as long as [`Patience`] lasts. Whether it came to an end in that time. What ends it
+    /// must call [`Shim::somebody_left`], or is seen only [`SLEEP_MS`] later.
     pub(crate) fn wait_while(&self, there: impl Fn() -> bool) -> bool {
         let mut patience = Patience::default();
         self.waiting.fetch_add(1, Ordering::SeqCst);

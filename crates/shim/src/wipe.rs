@@ -28,7 +28,7 @@ pub(crate) const MIN_SAVED_ALONE_BYTES: usize = 4 * PAGE;
 pub(crate) enum RangeDensity {
     /// Enough of it is in memory, and has something in it, that the next use of it pays for the work.
     Dense,
-    /// Too little of it is.
+    /// Too little of it is, it has too many holes, some of it may be the page of zeros, or that can't be told.
     Thin,
     /// Its pages in memory are zero, as far as was looked, and none of it is the page of zeros: it was zeroed in place,
     /// and not used since.
@@ -132,7 +132,7 @@ impl<K: Kernel> Shim<K> {
         self.use_if_begun(begun, read_if_plain).flatten()
     }
 
-    /// How many pages of a range are in memory; of a large one, of those that it begins with.
+    /// How many pages of a range are in memory; of a large one, of those that it begins with. 0 where that can't be told.
     pub(crate) fn count_in_memory(&self, range: Range) -> usize {
         let mut vector = [0_u8; PAGES_PER_MINCORE];
         let count = PAGES_PER_MINCORE.min(range.len() / PAGE);
@@ -147,8 +147,8 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Makes a range read as zeros, without a shootdown where its pages are in memory, and without
-    /// filling those that are not, and says how many had something in them. None if that is not to be had, or not worth it: some
-    /// of it may be done then.
+    /// filling those that are not, and says how many pages had something in them, at most. None if that is not to be had, or not
+    /// worth it: some of it may be done then, and the caller has the kernel give back all of it.
     ///
     /// # Safety
     ///
@@ -165,6 +165,7 @@ impl<K: Kernel> Shim<K> {
         Some(used)
     }
 
+    /// The same for no more than [`PAGES_PER_MINCORE`] pages.
     unsafe fn wipe_part(&self, part: Range) -> Option<usize> {
         let mut vector = [0_u8; PAGES_PER_MINCORE];
         let pages = &mut vector[..part.len() / PAGE];

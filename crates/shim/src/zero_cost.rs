@@ -58,13 +58,14 @@ unsafe fn least_times(kernel: &impl Kernel, at: usize, len: usize) -> (u64, u64)
     least
 }
 
-/// Where the line of zeroing crosses that of giving back.
+/// The size in bytes at which the line of zeroing crosses that of giving back; the greatest where it never does.
 fn size_where_lines_cross(small: (u64, u64), large: (u64, u64)) -> usize {
     // In thousandths of a nanosecond a byte.
     let slope = |a: u64, b: u64| {
         b.saturating_sub(a) * 1000 / (LARGE_SAMPLE_BYTES - SMALL_SAMPLE_BYTES) as u64
     };
     let (zero, give) = (slope(small.0, large.0), slope(small.1, large.1));
+    // By so many ns zeroing is ahead at the small size.
     let ahead = (small.1 + SHOOTDOWN_NS).saturating_sub(small.0);
     match zero.checked_sub(give) {
         Some(slower) if slower > 0 => {

@@ -21,7 +21,7 @@ const SMALL_RANGE_BYTES: usize = 16 * PAGE;
 enum AdviceOutcome {
     /// It reads as zeros; or where it is only freed, it may.
     Done,
-    /// The kernel has to be asked.
+    /// The kernel has to be asked, once kept memory and anchors in the range are unmapped.
     Here,
     /// The same, and nothing of the library's lies in it, as was seen where its habit was asked for, or without the lock: most
     /// ranges of a program that uses little of its memory are so, and take the lock once, or not at all.
@@ -111,7 +111,7 @@ impl<K: Kernel> Shim<K> {
         unsafe { self.kernel.madvise(range.start, range.len(), MADV_DONTNEED) }
     }
 
-    /// Notes the kind of the program's memory from now on.
+    /// Notes the kind of the program's memory from now on. Where the table can't be told, nothing is known of the range any more.
     pub(super) fn note_of(&self, range: Range, how: impl Fn(&mut Kind)) {
         let told = self.locked(|table| table.change_kinds(range, how));
         if !matches!(told, Locked::Done(())) {
@@ -141,8 +141,9 @@ impl<K: Kernel> Shim<K> {
         here
     }
 
-    /// Whether the proof of a range's kind takes less time than MADV_FREE, which leaves the pages where they are: it
-    /// takes a few nanoseconds for each that is in memory, and the interrupt of another CPU. So it is where many are.
+    /// Whether the proof of a range's kind takes less time than MADV_FREE, which leaves the pages where they are: that
+    /// takes a few nanoseconds for each that is in memory, and the interrupt of another CPU. So it pays where many are. If not,
+    /// how the range is left to the kernel.
     fn pays_to_drop_free(&self, range: Range) -> Result<(), AdviceOutcome> {
         /// Where others are at work. Eight threads on two CPUs took 1.4 times as long with 16 pages, and 0.9 times with 64
         /// (bench/shim/patterns).
@@ -211,7 +212,8 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// Begins to zero a range, if it is the program's and known, the budget allows it to stay in memory, and nobody is at it.
+    /// Begins to zero a range, if it is the program's and known, the budget allows it to stay in memory, and nobody is at it. If
+    /// not, it takes back what was counted for it, here and by [`Shim::has_no_pins_for`].
     fn begin_to_zero(&self, range: Range) -> Option<Claim> {
         let stays = self.may_stay_as(range, Leftover::Zeros, || self.begin_to_use(range));
         let was_counted = stays.is_some();

@@ -147,7 +147,9 @@ impl<K: Kernel> Shim<K> {
         }
     }
 
-    /// The kind of a mapping, if it is one that we may keep later.
+    /// The kind of a mapping, if it is one that the table is to know, as it may be kept later; so is one that can't be read or
+    /// written, for mprotect(2) may allow that. None with any other flag, such as MAP_STACK, and once nothing is to be kept any
+    /// more.
     fn keepable_kind(&self, map: &Map) -> Option<Kind> {
         const KNOWN_FLAGS: i32 = MAP_PRIVATE
             | MAP_ANONYMOUS

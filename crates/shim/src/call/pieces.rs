@@ -267,7 +267,8 @@ impl<K: Kernel> Shim<K> {
         piece
     }
 
-    /// To grow where it is, without leave to move, so far that nothing can: it is refused in any case, and with EFAULT
+    /// Whether so many bytes from `at` on are one mapping to the kernel, or a part of one. It is asked to let them
+    /// grow where they are, without leave to move, so far that nothing can: it is refused in any case, and with EFAULT
     /// if it is not one mapping, which is looked at first (`vma_to_resize`, and `check_prep_vma` from 6.17 on, in
     /// mm/mremap.c). Up to 6.16 it is counted as promised memory first, and taken back: under
     /// vm.overcommit_memory=2 another process may be refused memory at that moment.

@@ -75,7 +75,8 @@ impl<K: Kernel> Shim<K> {
         call()
     }
 
-    /// Whether pages of a range may be older than the program's mapping.
+    /// Whether pages of a range may be older than the program's mapping, as it was served from kept memory. False also where the
+    /// lock is not to be had, and once the library is off.
     pub fn may_have_served(&self, addr: usize, len: usize) -> bool {
         let range = Range::from_addr_len(addr & !(PAGE - 1), len);
         range.is_some_and(|range| {

@@ -5,7 +5,8 @@ use crate::kernel::{Errno, Kernel};
 use crate::linux::*;
 use crate::shim::{Locked, Shim};
 
-/// Whether the kernel has nothing against the arguments of a call to a fixed target.
+/// Whether the kernel has nothing against the arguments of a call to a fixed target: only then may another call stand for it,
+/// which does not check them again.
 fn is_good(from: Range, to: Range, flags: i32, new: usize) -> bool {
     let target = Range::from_addr_len(new, to.len());
     flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) == 0

@@ -69,6 +69,7 @@ impl<K: Kernel> Shim<K> {
         } else {
             self.ready_to_keep(range)
         };
+        // The last two allow nothing. That they differ tells `keep_or_not` which of its counts it is.
         let (ready, may) = match readiness {
             Readiness::Ready(ready) => (Some(ready), self.allowance_for(range.len())),
             _ if is_full => (None, Allowance::of_budget(0)),
@@ -297,6 +298,8 @@ impl<K: Kernel> Shim<K> {
                 && all_there()
     }
 
+    /// Keeps a range, if it is `ready` and `may` allows it, or else takes it from the table for the kernel to unmap. With the
+    /// lock. Where it says [`UnmapDecision::Busy`] or [`UnmapDecision::Full`] the table is as before, and it may be asked again.
     fn keep_or_not(
         &self,
         table: &mut Table,
@@ -367,7 +370,8 @@ impl<K: Kernel> Shim<K> {
     }
 
     /// Unmaps the part of the range that is not kept: the kept part was unmapped before, as far as the program knows.
-    /// From the end on: the kernel refuses a range that reaches too far before it has done anything.
+    /// From the end on: the kernel refuses a range that reaches too far before it has done anything. It ends: each turn goes on
+    /// below what the one before has done or left out.
     unsafe fn unmap_the_rest(&self, range: Range) -> Result<(), Errno> {
         let mut to = range.end;
         while to > range.start {

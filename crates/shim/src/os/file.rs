@@ -14,7 +14,7 @@ impl<'a> File<'a> {
         File(name)
     }
 
-    /// Works on the open file; none if it can't be opened, and while a thread forks.
+    /// Works on the open file; none if it can't be opened, and while a thread forks, so that no child has it open for life.
     pub(super) fn with_open<T>(self, work: impl FnOnce(usize) -> T) -> Option<T> {
         if self.0.is_empty() {
             return None;
@@ -29,7 +29,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// The content of the file, as far as it fits.
+    /// The content of the file, as far as it fits and one read(2) gives it; none if it can't be opened or read.
     pub(super) fn read_start(self, buffer: &mut [u8]) -> Option<&[u8]> {
         let got = self.with_open(|fd| read_all(fd, buffer))??;
         Some(&buffer[..got])
@@ -40,7 +40,8 @@ impl<'a> File<'a> {
         leading_number(self.read_start(&mut [0; 24])?)
     }
 
-    /// The first line of the file that `wanted` makes something of, in a file that can be read.
+    /// The first line of the file that `wanted` makes something of. The outer none is a file that can't be opened; the inner one
+    /// that no line was found, be it that the file ended, that a read failed, or that it was [`MAX_READS`] reads long.
     pub(super) fn find_line_if_readable<T>(
         self,
         wanted: impl FnMut(&[u8]) -> Option<T>,
@@ -109,6 +110,7 @@ impl PathBuffer {
     }
 }
 
+/// One read(2): how many bytes it gave, 0 at the end of the file.
 fn read_all(fd: usize, buffer: &mut [u8]) -> Option<usize> {
     let args = [fd, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0];
     // SAFETY: the kernel writes into our buffer, no more than fits.

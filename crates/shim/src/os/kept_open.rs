@@ -80,11 +80,14 @@ impl KeptOpenFile {
         }
     }
 
+    /// Whether a descriptor is of the file that was kept, and not of another that the program has put there.
     fn is_ours(&self, number: usize) -> bool {
         let order = Ordering::Relaxed;
         file_identity(number) == Some([self.system.load(order), self.inode.load(order)])
     }
 
+    /// Keeps a copy of an open descriptor of the file, with a number from [`LEAST_NUMBER`] on. Where that can't be, the file is
+    /// opened anew each time.
     fn keep_descriptor(&self, fd: usize) {
         const F_DUPFD_CLOEXEC: usize = 1030;
         if !has_room() {

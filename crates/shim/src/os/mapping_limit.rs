@@ -25,7 +25,7 @@ impl MappingLimit {
     }
 }
 
-/// The lowest limit, if there is any.
+/// The lowest limit in bytes; none if there is none that can be told.
 pub(super) fn lowest_limit() -> Option<usize> {
     let lowest = all_limits().into_iter().flatten().map(|b| b.limit).min()?;
     Some(usize::try_from(lowest).unwrap_or(usize::MAX))
@@ -36,6 +36,7 @@ pub(super) fn is_close() -> bool {
     all_limits().into_iter().flatten().any(|b| b.is_close())
 }
 
+/// The limits of addresses, of data and of the machine's promises, those of them that are set.
 fn all_limits() -> [Option<MappingLimit>; 3] {
     let (addresses, data) = (soft_limit(RLIMIT_AS), soft_limit(RLIMIT_DATA));
     let mut bounds = [None; 3];

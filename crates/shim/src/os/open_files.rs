@@ -19,7 +19,8 @@ pub(super) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Runs work that opens one; none while a thread forks.
+    /// Runs work that opens one; none while a thread forks. The place is taken before it is asked whether one does, and
+    /// [`OpenFiles::fork_begins`] says so before it looks at the places: so one of the two sees the other.
     pub(super) fn with_file_open<T>(
         &self,
         me: usize,
@@ -46,7 +47,7 @@ impl OpenFiles {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Opens none from now on, and waits until the other threads have none.
+    /// Opens none from now on, and waits until the other threads have none; for ten sleeps at most, as one may be stopped.
     pub(super) fn fork_begins(&self, me: usize, sleep: impl Fn()) {
         /// Reading one takes some microseconds.
         const MAX_LOOKS: u32 = 10;
@@ -59,6 +60,7 @@ impl OpenFiles {
         }
     }
 
+    /// In the parent or the child: files are opened again, once no other thread forks.
     pub(super) fn fork_is_over(&self, child: bool) {
         if child {
             // Of threads that the child does not have; and so are other forks, but those below this handler, which find

@@ -121,7 +121,7 @@ fn each_entries(range: Range, mut go_on: impl FnMut(&[u64]) -> bool) -> Option<b
     PAGEMAP_FILE.with_open(all)?
 }
 
-/// Whether nobody else maps a page of the range, up to the first that somebody does.
+/// Whether nobody else maps a page of the range; false where that can't be read.
 pub(super) fn are_exclusive(range: Range) -> bool {
     let shared = |entry: &u64| entry & PRESENT_BIT != 0 && entry & EXCLUSIVE_BIT == 0;
     each_entries(range, |entries| !entries.iter().any(shared)) == Some(true)

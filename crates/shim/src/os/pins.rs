@@ -48,7 +48,8 @@ pub(super) fn find_pins() -> Pins {
     by_descriptors().unwrap_or(Pins::Perhaps)
 }
 
-/// proc_pid_status(5): pages that are pinned for long, and locked memory, as some drivers count their pins there.
+/// Whether there are pages that are pinned for long, or locked memory, as some drivers count their pins there, by
+/// proc_pid_status(5); true where that can't be told.
 fn are_counted() -> bool {
     let (mut pinned, mut locked) = (None, None);
     let both = File::named(b"/proc/self/status\0").find_line(|line| {
@@ -65,7 +66,7 @@ fn has_requests() -> bool {
     File::named(b"/proc/sys/fs/aio-nr\0").read_number() != Some(0)
 }
 
-/// Requests of libaio, rings and devices that are mapped.
+/// Whether requests of libaio, rings or devices are mapped; true where the mappings can't be opened.
 fn are_mapped() -> bool {
     let looked = File::named(b"/proc/self/maps\0").find_far_line_if_readable(|line| {
         let name = line.iter().position(|b| matches!(b, b'/' | b'['))?;
@@ -100,6 +101,7 @@ fn by_descriptors() -> Option<Pins> {
     })
 }
 
+/// The worst that an entry of /proc/self/fd says; none where there are too many, or they can't be read.
 fn look_through(folder: usize) -> Option<Pins> {
     let mut buffer = [0_u8; 1024];
     let mut count = 0;
@@ -142,6 +144,7 @@ fn first_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&name[..end], &entries[len..]))
 }
 
+/// What one descriptor may pin, by the name of its file, and for a socket or a pipe by its state.
 fn of_descriptor(folder: usize, name: &[u8], descriptor: usize) -> Pins {
     let mut link = [0_u8; 64];
     let (name, at, room) = (

@@ -93,8 +93,8 @@ pub(super) fn is_seen() {
     }
 }
 
-/// The number that [`process_id`] gives is not so: it was first asked in a child of vfork(2), which has this process's
-/// memory, and is gone.
+/// Has [`process_id`] ask again: the number that it gives is of no process. It was first asked in a child of vfork(2), which
+/// has this process's memory, and is gone.
 pub(super) fn is_another() {
     if let Some(words) = wiped_words() {
         words[1].store(0, Ordering::Relaxed);

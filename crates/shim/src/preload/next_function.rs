@@ -56,7 +56,7 @@ unsafe extern "C" {
 /// The name that is looked for, and the function that was found.
 struct SymbolSearch<'a> {
     name: &'a CStr,
-    /// We have come by ourselves: only files behind us count.
+    /// This library was passed: only files behind it count, as with RTLD_NEXT.
     behind: bool,
     found: Option<usize>,
 }
@@ -162,7 +162,8 @@ impl LoadedFile {
             if buckets == 0 {
                 return None;
             }
-            // behind the four numbers words of 64 bits, the buckets, and the hashes of the symbols from the first on
+            // Behind the four numbers come the filter's words of 64 bits, the buckets, and the hashes of the symbols from
+            // number `first` on.
             let heads = hashes.add(4 + 2 * filters as usize);
             let chain = heads.add(buckets as usize);
             let mut at = *heads.add((hash % buckets) as usize);
@@ -175,7 +176,7 @@ impl LoadedFile {
                 if is_it {
                     return self.address_of(symbol.value);
                 }
-                // the last of a bucket has the lowest bit
+                // The last of a bucket has the lowest bit of its hash set, so the loop ends.
                 if theirs & 1 == 1 {
                     break;
                 }

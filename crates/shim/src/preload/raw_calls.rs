@@ -168,6 +168,8 @@ unsafe extern "C" fn handle_syscall(
                 step_back();
                 number_or_error(raw(number, args))
             }
+            // These are of an address and a length and return 0: mlock(2), mlock2(2), mseal(2), remap_file_pages(2) and
+            // set_mempolicy_home_node(2).
             _ => c_long::from(change_unfollowed_for_c(number, args)),
         }
     }
@@ -200,7 +202,8 @@ fn is_of_mappings(resource: c_int) -> bool {
     matches!(resource, RLIMIT_DATA | RLIMIT_AS)
 }
 
-/// Forgets the ranges of an array of the program's, as they are about to be changed or lent. False if one can't be.
+/// Forgets the ranges of an array of the program's, as they are about to be changed or lent, and has kept memory there unmapped.
+/// False if one can't be. With more of them than the kernel takes nothing is done, as it refuses the call.
 unsafe fn forget_parts(parts: *const Part, count: usize) -> bool {
     /// No more are taken (UIO_MAXIOV).
     const MAX_PARTS: usize = 1024;
@@ -273,6 +276,7 @@ exported! {
         }
         number_or_error(raw(nr::PRCTL, args)) as c_int
     }
+    // Where the program names an address the segment is to come there, whose size only the kernel knows.
     fn shmat(id: c_int, addr: usize, flags: c_int) -> *mut c_void {
         const IPC_STAT: usize = 2;
         /// `shm_segsz` of `struct shmid_ds`, in words.
