@@ -21,14 +21,15 @@ const MAX_WALK_PAUSE: Duration = Duration::from_secs(3600);
 pub struct CgroupName {
     /// Path from the root of the hierarchy; empty where the cgroup is gone.
     pub path: String,
-    /// The first 12 characters of the container's id, as `docker ps` shows it.
+    /// The first 12 characters of the container's id, as `docker ps` shows it; of LXC the container's name.
     pub container: String,
     /// The pod's uid.
     pub pod: String,
 }
 
 impl CgroupName {
-    /// Derives the name from a path. The path is cleaned, since whoever may make folders there names them as he likes.
+    /// Derives the name from a path. Of containers and pods within each other the innermost counts. The path is cleaned, since
+    /// whoever may make folders there names them as he likes.
     #[must_use]
     pub fn from_path(path: &str) -> Self {
         let path = clean_text(path);
@@ -60,7 +61,7 @@ fn pod_uid(part: &str) -> Option<String> {
     (kube && is_uid).then_some(uid)
 }
 
-/// The container's id: 64 digits, by themselves or in `docker-….scope`, `cri-containerd-….scope`, `crio-….scope`,
+/// The container's id: 64 hexadecimal digits, by themselves or in `docker-….scope`, `cri-containerd-….scope`, `crio-….scope`,
 /// `libpod-….scope`; or the name after `lxc.payload.`.
 fn container_id(part: &str) -> Option<String> {
     if let Some(name) = part.strip_prefix("lxc.payload.") {
@@ -83,7 +84,8 @@ pub struct CgroupNames {
 }
 
 impl CgroupNames {
-    /// Reads the hierarchy that is mounted under this root, `/` for this machine.
+    /// Chooses the hierarchy that is mounted under this root, `/` for this machine; names are read later. The file
+    /// `cgroup.controllers` tells the root of cgroup v2 from those of v1.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         let mounts = CGROUP_MOUNTS.map(|m| quell_host::under(root, Path::new(m)));
@@ -131,7 +133,9 @@ impl CgroupNames {
         ids.iter().map(name).collect()
     }
 
-    /// The names of these cgroups for a single use: the names that are remembered stay as they are.
+    /// The names of these cgroups for a single use: the names that are remembered stay as they are. It walks at once, however
+    /// short ago the last walk was, so it is for occasions that are rare. A cgroup that is not found is missing from the answer,
+    /// where [`Self::names_of`] has an empty name; others may be in it.
     pub fn names_for_once(&mut self, ids: &[u64]) -> HashMap<u64, CgroupName> {
         let before = self.known.clone();
         let missing = ids.iter().copied();
@@ -142,6 +146,8 @@ impl CgroupNames {
         std::mem::replace(&mut self.known, before)
     }
 
+    /// Looks for these cgroups in the hierarchy, and remembers the names of those that it finds. It ends when all are found, or
+    /// after [`MAX_WALKED_FOLDERS`].
     fn walk_hierarchy(&mut self, mut missing: HashSet<u64>) {
         if let Ok(root) = fs::metadata(&self.mount)
             && missing.remove(&root.ino())

@@ -279,7 +279,8 @@ pub fn parse_listen(text: &str) -> Result<Option<SocketAddr>, String> {
     address.map_err(|_| format!("\"{text}\": write ADDR:PORT, such as 127.0.0.1:9469, or off"))
 }
 
-/// The part of a URL that may be shown: a password may stand before the server or after the path.
+/// The part of a URL that may be shown. A password may stand before the server, and then only the part from the server on is
+/// shown; or in the query, which never is.
 #[must_use]
 pub fn url_without_secrets(url: &str) -> &str {
     let url = url.split('?').next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! InfluxDB's line protocol: each family is a measurement, each series a point.
 //!
-//! Fields are integers: `count`, `ns` or `now` as they are. A distribution has the count within each bound since the agent started,
-//! and also the quantiles of the last interval, which InfluxDB can't compute from bounds.
+//! Fields are integers: `count`, `ns` or `now` as they are. A distribution has the count within each bound since the agent
+//! started, and also the quantiles of the last interval, which InfluxDB can't compute from bounds.
 
 use quell_export::influx::InfluxPoint;
 
@@ -35,6 +35,7 @@ pub fn line_protocol(figures: &HostFigures, host: &str) -> String {
                             .into_iter()
                             .zip(times.last_quantiles_ns),
                     );
+                    // Each bound has all times within it, as in Prometheus; times beyond the last bound are in `count` alone.
                     let mut within = 0;
                     for (name, n) in bounds.iter().zip(times.buckets) {
                         within += n;

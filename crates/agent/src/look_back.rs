@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// For each look the dearest culprits, mechanisms of cgroups and stacks are kept, so many of each. 30 looks a second apart
 /// with that much are a few megabytes; looks every ten seconds take a tenth.
 const MAX_ROWS_PER_LOOK: usize = 200;
-/// No more looks are kept, however close they follow each other.
+/// No more looks are kept, however close they follow each other: of looks of one second a minute, whatever time is to be kept.
 const MAX_LOOKS: usize = 60;
 
 /// One count between two moments, ns of CLOCK_MONOTONIC as in the rows of a trace.
@@ -132,7 +132,8 @@ pub struct LookBack {
     looks: VecDeque<Vec<LookBackLine>>,
 }
 
-/// Keeps the dearest entries, and counts the others.
+/// Keeps the entries of the highest cost, and returns how many others there were. Each entry comes with its cost, in the unit of
+/// its kind: culprits by shootdowns, times of cgroups by ns of CPU and sleep, stacks by samples.
 fn keep_dearest(mut lines: Vec<(u64, LookBackCount)>) -> (Vec<LookBackCount>, u64) {
     lines.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
     let left_out = lines.len().saturating_sub(MAX_ROWS_PER_LOOK) as u64;
@@ -192,7 +193,8 @@ impl LookBack {
         }
     }
 
-    /// Adds the counts between two moments, and drops looks that are too old; the look in which the kept time begins stays.
+    /// Adds the counts between two moments, ns of CLOCK_MONOTONIC, and drops looks that are too old; the look in which the kept
+    /// time begins stays. Where there is no account of the time (`watched` is `None`) the look's figures of it are 0.
     pub fn add(
         &mut self,
         from_ns: u64,

@@ -2,8 +2,8 @@
 
 use quell_event::Histogram;
 
-/// A host has no more series than this, whatever runs on it. They are counted as Prometheus does, where each bucket of a histogram
-/// is a series.
+/// A host has no more series than this, whatever runs on it. They are counted as Prometheus does, where each bucket of a
+/// histogram is a series.
 pub const MAX_SERIES: usize = 2000;
 
 /// The upper ends of a distribution's buckets, ns: 1-2-5 from 500 ns to 1 s.
@@ -60,7 +60,8 @@ pub struct TimeDistribution {
 impl TimeDistribution {
     /// Takes all times, and those of the last interval for the quantiles.
     ///
-    /// A step of [`Histogram`] that lies across a bound counts as beyond it, so that the bounds are too low by 3 % at most.
+    /// A step of [`Histogram`] that lies across a bound counts as beyond it: the times that a bound counts are surely within it,
+    /// and those of the last 3 % below it may be missing there.
     #[must_use]
     pub fn new(all: &Histogram, last: &Histogram) -> Self {
         let mut times = Self {
@@ -76,7 +77,7 @@ impl TimeDistribution {
         };
         let mut at = 0;
         for (lowest, n) in all.used_buckets() {
-            // The histogram has 32 steps an octave.
+            // The histogram has 32 steps an octave (2^5); below 64 each step is one ns.
             let width = 1 << lowest.max(32).ilog2().saturating_sub(5);
             let end = lowest + width - 1;
             while at < BUCKET_BOUNDS_NS.len() && end > BUCKET_BOUNDS_NS[at] {
@@ -178,7 +179,8 @@ impl HostFigures {
         all.map(|s| prometheus_series(&s.value)).sum()
     }
 
-    /// Leaves out series beyond `most`, the least important first, and counts them.
+    /// Leaves out series until there are no more than `most`, and counts them, both as Prometheus counts. Families find room in
+    /// their order; a small series may still find some where a larger one before it did not. A family without series goes too.
     pub fn leave_out_beyond(&mut self, most: usize) {
         let mut room = most;
         for family in &mut self.families {

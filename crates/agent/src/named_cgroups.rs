@@ -112,7 +112,9 @@ impl NamedCgroups {
         }
     }
 
-    /// Adds the counts of an interval that began at this time, ns since 1970.
+    /// Adds the counts of an interval that began at this time, ns since 1970. Names are given first, by these counts too, so a
+    /// cgroup's series begins with the interval by which it got its name. Counts of no known cgroup have the id 0: they get no
+    /// score, and so no name.
     pub fn add(&mut self, interval: &Tally, watched: Option<&WatchInterval>, began_ns: u64) {
         let fade = 0.5_f64.powf(1.0 / SCORE_HALF_LIFE_INTERVALS);
         self.scores.values_mut().for_each(|score| *score *= fade);
@@ -140,7 +142,8 @@ impl NamedCgroups {
     }
 
     /// Gives one series to each name. A service that was started again is a new cgroup with the old name: the new one takes over
-    /// the old one's counts and place. `name` is the path of a cgroup, and `None` or empty where that is not known.
+    /// the old one's counts and place. `name` is the path of a cgroup; one whose path is not known (`None` or empty) is left as
+    /// it is.
     pub fn merge_same_names<'a>(&mut self, name: impl Fn(u64) -> Option<&'a str>) {
         let mut seats: Vec<(u64, u64)> =
             self.named.iter().map(|(id, g)| (g.since_ns, *id)).collect();
@@ -170,7 +173,8 @@ impl NamedCgroups {
         self.named.get_mut(&id).unwrap_or(&mut self.other)
     }
 
-    /// Gives names to the highest scores, and takes them from cgroups that have fallen far behind.
+    /// Gives names to the highest scores, and takes them from cgroups that have fallen far behind. The counts of a name that is
+    /// taken go with it: added to those of the others they would be growth that never was.
     fn assign_names(&mut self, began_ns: u64) {
         self.scores.retain(|_, score| *score >= MIN_SCORE);
         let mut ranked: Vec<(u64, f64)> = self.scores.iter().map(|(id, s)| (*id, *s)).collect();
@@ -188,7 +192,8 @@ impl NamedCgroups {
                 continue;
             }
             if self.named.len() == MAX_NAMED_CGROUPS {
-                // The least busy cgroup with a name lies beyond the first ranks, as not all of those have a name.
+                // All names are taken and this one of the first ranks has none, so the least busy cgroup with a name lies behind
+                // them.
                 let last = ranked
                     .iter()
                     .rev()

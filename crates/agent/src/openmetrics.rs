@@ -101,6 +101,8 @@ fn encode_value(value: &SeriesValue, encoder: &mut MetricEncoder<'_>) -> Result<
     }
 }
 
+/// The number of times in each bucket alone, with its bound in seconds. The encoder adds them up, as the format has each bound
+/// count all times within it.
 fn bucket_counts(times: &TimeDistribution) -> Vec<(f64, u64)> {
     let bounds = BUCKET_BOUNDS_NS.iter().map(|ns| as_seconds(*ns));
     // The last bucket becomes +Inf, without which a scraper rejects a histogram.

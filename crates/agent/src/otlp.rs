@@ -185,6 +185,8 @@ pub fn export_request(figures: &HostFigures, host: &str, version: &str) -> Vec<u
     request.encode_to_vec()
 }
 
+/// A family as a metric; `None` where it has no series. All series of a family are of one kind, so the first one's decides. Units
+/// are those of UCUM, as OpenTelemetry asks: `By` for bytes, `s` for seconds, `1` for a number.
 fn otlp_metric(figures: &HostFigures, family: &MetricFamily) -> Option<OtlpMetric> {
     let first = family.series.first()?;
     let numbers = || {
@@ -244,7 +246,8 @@ fn series_attributes(series: &MetricSeries) -> Vec<KeyValue> {
         .collect()
 }
 
-/// The series' start. It is never after the time, also where the clock was set back meanwhile.
+/// The start of the series' counts, ns since 1970. It is never after the figures' time, also where the clock was set back
+/// meanwhile.
 fn series_start_ns(figures: &HostFigures, series: &MetricSeries) -> u64 {
     let since = match series.since_ns {
         0 => figures.started_ns,

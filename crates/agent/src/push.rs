@@ -178,7 +178,7 @@ impl Drop for Pusher {
     }
 }
 
-/// An HTTP client that trusts these roots.
+/// An HTTP client that trusts these roots, and without any those that browsers trust.
 fn http_client(roots: Option<&RootCerts>) -> ureq::Agent {
     let tls = roots.map_or_else(TlsConfig::default, |roots| {
         TlsConfig::builder().root_certs(roots.clone()).build()
@@ -187,13 +187,15 @@ fn http_client(roots: Option<&RootCerts>) -> ureq::Agent {
         .tls_config(tls)
         .timeout_global(Some(ANSWER_TIMEOUT))
         .user_agent("quell")
-        // An answer of 500 counts as a failure here, with its own message.
+        // An answer of 500 counts as a failure here, with its own message; so does a redirect, which is not followed.
         .http_status_as_error(false)
         .max_redirects(0)
         .build()
         .new_agent()
 }
 
+/// Sends bodies one after the other until [`Pusher::close`], or until the reader of stdout has gone. A body that fails is not
+/// sent again: after the pause a newer one, which includes it, takes its place.
 fn push_until_closed(to: &PushTarget, shared: &(Mutex<PushState>, Condvar)) {
     let (state, changed) = shared;
     let mut roots = to.ca.as_ref().map(|ca| ca.get());
@@ -216,6 +218,7 @@ fn push_until_closed(to: &PushTarget, shared: &(Mutex<PushState>, Condvar)) {
         let last = now.closed;
         drop(now);
         let now = to.ca.as_ref().map(|ca| ca.get());
+        // A pointer to another place means that the file was read again.
         if now.as_ref().map(Arc::as_ptr) != roots.as_ref().map(Arc::as_ptr) {
             agent = http_client(now.as_deref());
             roots = now;
@@ -246,6 +249,7 @@ fn push_until_closed(to: &PushTarget, shared: &(Mutex<PushState>, Condvar)) {
     }
 }
 
+/// Sends one body. Any status but 2xx is an error, with the beginning of the server's answer.
 fn send_body(agent: &ureq::Agent, to: &PushTarget, body: &[u8]) -> anyhow::Result<()> {
     if to.url == "-" {
         let mut out = io::stdout().lock();

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Failures that were not reported yet of files that were renewed and can't be used.
+/// Failures to read renewed files that were not reported yet, of all values of this process.
 static RELOAD_FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// No more are kept until they are taken: each of the few files in the configuration fails once for each time that it is written.
 const MAX_RELOAD_FAILURES: usize = 16;
 
 /// Takes the failures of renewed files since the last call; the values from before stay in use.
@@ -67,10 +68,11 @@ impl<T: Clone> ReloadedFiles<T> {
         })
     }
 
-    /// The value, made again if the files have changed. While they can't be used, for instance half-renewed, the old value
-    /// stays, and [`take_reload_failures`] reports it once.
+    /// The value, made again if the files have changed: if one was written at another time, or is missing now. While they can't
+    /// be used, for instance half-renewed, the old value stays, and [`take_reload_failures`] reports it once.
     pub fn get(&self) -> T {
         let mut now = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        // The times are read before the files: a file that is written in between is read again by the next call.
         let is = write_times(&self.paths);
         if is != now.write_times {
             match (self.read)(&self.paths) {

@@ -41,7 +41,8 @@ pub struct ScrapePage {
 #[derive(Debug, Default)]
 struct ServedText {
     metrics: Arc<str>,
-    /// After this time the text is too old, since the counting must have hung.
+    /// After this time the text is too old, since the counting must have hung: `/healthz` says so, while `/metrics` still answers
+    /// with it.
     until: Option<Instant>,
     scrapes: u64,
     refused: u64,
@@ -57,6 +58,8 @@ impl ScrapePage {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds a connection to those that have sent no request yet. Where it would leave fewer than [`MIN_FREE_THREADS`] for others,
+    /// the oldest of them is closed.
     fn add_silent(&self, stream: &Arc<TcpStream>) {
         let mut silent = self.lock_silent();
         silent.push_back(Arc::clone(stream));
@@ -74,14 +77,15 @@ impl ScrapePage {
             .retain(|other| !Arc::ptr_eq(other, stream));
     }
 
-    /// Sets the text that is served from now on; the agent counts as healthy for so long.
+    /// Sets the text that is served from now on; for so long `/healthz` says that all is well.
     pub fn set_metrics(&self, metrics: String, good_for: Duration) {
         let mut now = self.lock_served();
         now.metrics = metrics.into();
         now.until = Some(Instant::now() + good_for);
     }
 
-    /// Number of scrapes of `/metrics`, and of connections that were refused, not understood or late.
+    /// Number of scrapes of `/metrics`, and of connections that were refused, not understood or late. A scrape before the first
+    /// figures counts as refused.
     #[must_use]
     pub fn request_counts(&self) -> (u64, u64) {
         let now = self.lock_served();
@@ -89,11 +93,12 @@ impl ScrapePage {
     }
 }
 
-/// Serves scrapes from threads of its own, until the process ends.
+/// Serves scrapes from threads of its own, until the process ends. Returns the address, with the port that the kernel chose where
+/// 0 was asked for.
 ///
 /// # Errors
 ///
-/// The address can't be listened at.
+/// The address can't be listened at, or a thread can't be started.
 pub fn start_server(
     listen: SocketAddr,
     token: Option<TokenFile>,
@@ -147,6 +152,7 @@ impl ScrapeServer {
         }
     }
 
+    /// Answers the request of a connection, by TLS where there is a certificate. The deadlines hold for the handshake of TLS too.
     fn answer_before_deadline(&self, stream: &Arc<TcpStream>) -> io::Result<RequestKind> {
         let now = Instant::now();
         let heard = || self.page.remove_silent(stream);
@@ -166,6 +172,7 @@ impl ScrapeServer {
         Ok(answered)
     }
 
+    /// Reads a request and answers it. `heard` is called in between: from then on the connection is not silent any more.
     fn answer_request(
         &self,
         stream: &mut (impl Read + Write),
@@ -187,6 +194,7 @@ impl ScrapeServer {
         if !asked.is_head {
             stream.write_all(body.as_bytes())?;
         }
+        // A 503 of /healthz is an answer, and no refusal.
         Ok(match (status, asked.path.as_str()) {
             ("200 OK", "/metrics") => RequestKind::Metrics,
             ("200 OK", _) | (_, "/healthz") => RequestKind::Other,
@@ -194,6 +202,7 @@ impl ScrapeServer {
         })
     }
 
+    /// The status, the content type and the body of the answer.
     fn compose_reply(&self, asked: &ScrapeRequest) -> (&'static str, &'static str, Arc<str>) {
         const PLAIN_TEXT_TYPE: &str = "text/plain; charset=utf-8";
         let say = |status, text: &str| (status, PLAIN_TEXT_TYPE, Arc::from(text));
@@ -251,6 +260,8 @@ struct DeadlineStream<'a> {
     until: Instant,
 }
 
+/// The time until then, as sockets take it for a timeout. They refuse a time of zero ([`TcpStream::set_read_timeout`]), which is
+/// told as an error here.
 fn time_left(until: Instant) -> io::Result<Option<Duration>> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -286,6 +297,7 @@ struct ScrapeRequest {
     bearer: Option<String>,
 }
 
+/// Reads until a request is complete. One that grows too large counts as not understood.
 fn read_request(stream: &mut impl Read) -> io::Result<ScrapeRequest> {
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
@@ -303,7 +315,8 @@ fn read_request(stream: &mut impl Read) -> io::Result<ScrapeRequest> {
     }
 }
 
-/// `None` means that the request is not complete.
+/// `None` means that the request is not complete. One that can't be understood, or has more than [`MAX_HEADERS`], has an empty
+/// path.
 fn parse_request(bytes: &[u8]) -> Option<ScrapeRequest> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);

@@ -50,7 +50,7 @@ pub struct HostTotals {
 
 impl HostTotals {
     /// Adds the counts of an interval that began at this time (ns since 1970), from a probe that distinguishes cgroups, and the
-    /// account of its time.
+    /// account of its time; `None` where there is no account.
     pub fn add(&mut self, interval: &Tally, watched: Option<&WatchInterval>, began_ns: u64) {
         for culprit in &interval.culprits {
             let counts = self.causes.entry(culprit.cause.name()).or_default();

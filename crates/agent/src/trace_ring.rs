@@ -49,11 +49,12 @@ pub struct TraceRing {
 }
 
 impl TraceRing {
-    /// Opens the folder, and makes it where it is missing.
+    /// Opens the folder, makes it where it is missing, and locks it until the ring and all its clones are gone. `limit` and
+    /// `reserve` are bytes.
     ///
     /// # Errors
     ///
-    /// It can't be made, or written to.
+    /// It can't be made, written to or locked, or another agent keeps its traces there.
     pub fn open(dir: &Path, limit: u64, reserve: u64) -> anyhow::Result<Self> {
         make_private_dir(dir)?;
         let probe = dir.join(".quell-can-write");
@@ -103,8 +104,8 @@ impl TraceRing {
         Ok(there == dir && is_locked(dir))
     }
 
-    /// The path of a trace that begins now. Its name sorts after all others, also where the clock was set back, since names decide
-    /// which trace is the oldest.
+    /// The path of a trace that begins at `wall_ns`, ns since 1970. Its name sorts after all others, also where the clock was set
+    /// back, since names decide which trace is the oldest: it is a second after the newest one's at least.
     #[must_use]
     pub fn next_trace_path(&self, wall_ns: u64, rule: &str) -> PathBuf {
         let newest = list_traces(&self.dir).ok().and_then(|mut kept| kept.pop());
@@ -114,7 +115,8 @@ impl TraceRing {
     }
 
     /// Removes the oldest traces until those that are left, and `more` bytes, are within the limit and the file system has its
-    /// reserve.
+    /// reserve. Where that can't be reached all traces are gone in the end, and [`RoomMade::fits`] is false. A trace that is
+    /// being recorded is the newest and goes last, but is not spared.
     ///
     /// # Errors
     ///
@@ -149,7 +151,7 @@ impl TraceRing {
         has_free_bytes(&self.dir, self.reserve_bytes.saturating_add(more))
     }
 
-    /// Whether there would be room for so many bytes if no trace were kept, in a folder that may not exist yet.
+    /// Whether there would be room for `more` bytes beside the reserve if no trace were kept, in a folder that may not exist yet.
     #[must_use]
     pub fn could_hold(dir: &Path, reserve: u64, more: u64) -> bool {
         has_free_bytes(
@@ -164,7 +166,7 @@ impl TraceRing {
         self.reserve_bytes
     }
 
-    /// Size of all traces, bytes.
+    /// Size of all traces, bytes; 0 where the folder can't be read.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         kept_bytes(&self.dir)
@@ -190,8 +192,8 @@ fn existing_ancestor(dir: &Path) -> &Path {
     there
 }
 
-/// Whether a recording writes to this trace now. A recording locks its folder, and the lock ends with it in any case. Some network
-/// file systems have no locks: there no recording is recognised.
+/// Whether a recording writes to this trace now. A recording locks its folder, and the lock ends with it in any case. Some
+/// network file systems have no locks: there no recording is recognised.
 #[must_use]
 pub fn is_being_recorded(trace: &Path) -> bool {
     // A recording locks first and writes this file then; a shared lock before that would keep it from its own.

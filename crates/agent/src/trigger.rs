@@ -32,7 +32,7 @@ pub struct TriggerRule {
 }
 
 impl TriggerRule {
-    /// The first mistake in it, in one line.
+    /// The first mistake in it, in one line; `None` where there is none.
     #[must_use]
     pub fn first_mistake(&self) -> Option<String> {
         let usual = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -45,6 +45,7 @@ impl TriggerRule {
         let numbers = [
             self.rate,
             self.wait_p99_us,
+            // `false` counts as 0, which is refused below: such a rule would never fire.
             self.isolated.map(|is| if is { 1.0 } else { 0.0 }),
             self.regression,
         ];
@@ -85,7 +86,8 @@ struct LastDay {
 }
 
 impl LastDay {
-    /// At the end of a slot its rate, and the rate that 95 % of the slots before it stay below.
+    /// At the end of a slot its rate in shootdowns a second, and the rate that 95 % of the slots before it don't exceed. `None`
+    /// within a slot, and while fewer than [`MIN_KNOWN_SLOTS`] lie before it.
     fn add_look(&mut self, seen: &LookSummary) -> Option<(f64, f64)> {
         self.shootdowns += seen.shootdowns;
         self.over += seen.duration;
@@ -155,6 +157,8 @@ impl Triggers {
     }
 }
 
+/// Why the rule fires at this look; `None` where it does not. `slot` comes from [`LastDay::add_look`]: within a slot no
+/// regression is found.
 fn broken_reason(
     rule: &TriggerRule,
     seen: &LookSummary,

@@ -78,6 +78,8 @@ struct IntervalLog<'a, 'b, 'o, 'm> {
 }
 
 impl IntervalLog<'_, '_, '_, '_> {
+    /// Writes one interval for each measure that has values in this second, which is counted from the beginning of the recording:
+    /// the log's base time.
     fn write_second(&mut self, second: u64, histograms: &[Histogram<u64>]) -> anyhow::Result<()> {
         for (measure, histogram) in self.measures.iter().zip(histograms) {
             if histogram.is_empty() {

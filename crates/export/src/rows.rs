@@ -32,7 +32,7 @@ impl<'a> Rows<'a> {
         self.trace.meta()
     }
 
-    /// Hands over every row. After an error the rest is read, but not handed over.
+    /// Hands over every row. After an error the rest is read, since the reader of a trace can't be stopped, but not handed over.
     pub(crate) fn each_row(
         &self,
         mut each: impl FnMut(&EventRow) -> anyhow::Result<()>,
@@ -83,7 +83,7 @@ impl<'a> Rows<'a> {
         outcome
     }
 
-    /// Hands over every shootdown as its rows, of which there is at least one.
+    /// Hands over every shootdown as its rows, which follow each other in a trace, and of which there is at least one.
     pub(crate) fn each_shootdown(
         &self,
         mut each: impl FnMut(&[EventRow]) -> anyhow::Result<()>,

@@ -89,6 +89,7 @@ impl SampleSums {
 
     fn add_row(&mut self, row: &EventRow) {
         if row.is_first() {
+            // Each row of a shootdown has its wait, which counts once.
             self.shootdowns += 1;
             self.wait_ns = self.wait_ns.saturating_add(row.wait_ns);
         }
@@ -126,7 +127,7 @@ pub(crate) fn sum_of(
     }
 }
 
-/// The account by stacks.
+/// The account by stacks, which are those of programs only. Lines of it that can't be read are left out.
 pub(crate) fn account_sums(rows: &Rows<'_>) -> anyhow::Result<Vec<(SampleOrigin, SampleSums)>> {
     let (costs, _garbled) = rows.trace().read_account()?;
     let origin = |cost: &StackCost| SampleOrigin {

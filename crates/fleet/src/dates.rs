@@ -60,9 +60,10 @@ const DAY_FORMAT: &str = "%Y-%m-%d";
 /// Days since 1970 of `YYYY-MM-DD`.
 fn parse_day(text: &str) -> Option<u64> {
     let date = NaiveDate::parse_from_str(text, DAY_FORMAT).ok()?;
-    // It writes a month or day of one digit with two.
+    // chrono also reads `2026-1-5`, which it writes as `2026-01-05`.
     let exact = date.format(DAY_FORMAT).to_string() == text;
     let days = (date - NaiveDate::default()).num_days();
+    // Up to that year ns since 1970 fit into a signed number of 64 bits.
     (exact && (1970..=2200).contains(&date.year())).then_some(days.unsigned_abs())
 }
 

@@ -82,6 +82,8 @@ pub fn find_traces(dir: &Path) -> io::Result<TraceTree> {
 /// Two folders with the same values are one recording.
 type RecordingId = (Text, u64, u64, u64);
 
+/// Takes the folder if it is a trace. Else it looks through the folders in it, `depth` levels down at most; within a trace it
+/// looks for no other.
 fn look_through(dir: &Path, depth: usize, tree: &mut TraceTree, seen: &mut HashSet<RecordingId>) {
     if dir.join(META_FILE).exists() {
         return take_or_pass_over(dir, tree, seen);
@@ -142,6 +144,7 @@ fn take_or_pass_over(dir: &Path, tree: &mut TraceTree, seen: &mut HashSet<Record
     if let Some((name, what)) = SIDE_FILES.into_iter().find_map(lacks) {
         return tree.pass_over("incomplete", || format!("{}: {name} {what}", dir.display()));
     }
+    // It counts as seen only now: an incomplete copy must not keep out one that is whole.
     seen.insert(same);
     let meta = meta.clone();
     tree.traces.push(FoundTrace {

@@ -87,11 +87,11 @@ impl Drop for RunningEngine {
 }
 
 impl EngineJob<'_> {
-    /// Runs it, and hands over each answer when it is there.
+    /// Runs it, and hands over each answer when it is there. An engine that still runs when this returns is killed.
     ///
     /// # Errors
     ///
-    /// [`EngineError`], with the engine's message where it failed.
+    /// [`EngineError`], with the engine's message where it failed; the error of `each`; or that [`Self::stopped`] ended it.
     pub fn run(
         &self,
         mut each: impl FnMut(QuestionAnswer) -> anyhow::Result<()>,
@@ -201,7 +201,8 @@ impl EngineJob<'_> {
     }
 }
 
-/// Half of the machine's memory for Spark, which takes no more than it needs; 1 GB is its own default.
+/// The memory that Spark may take, MB: half of the machine's, as it takes no more than it needs, between 1 GB, its own default,
+/// and 32 GB.
 fn memory_mb() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| {

@@ -60,7 +60,7 @@ impl PreparedFolder {
         })
     }
 
-    /// Adds a trace. The first one's number is 0, and so on.
+    /// Adds a trace; `period` as in [`TraceRow`]. The first one's number is 0, and so on.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl PreparedFolder {
         let number = self.traces;
         self.traces += 1;
         for (n, file) in found.files.iter().enumerate() {
-            // Links hide the tree's own names from the engine, which may misread them.
+            // Links hide the tree's own names from the engine, which may misread them. The views read the trace's number from the
+            // first eight digits (`view_statements`).
             let link = self.dir.join(format!("events/{number:08}-{n:05}.parquet"));
             let link = || std::os::unix::fs::symlink(file.canonicalize()?, link);
             link().with_context(|| format!("can't link to {}", file.display()))?;

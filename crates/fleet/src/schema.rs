@@ -202,6 +202,7 @@ const VICTIM_COLUMNS: &[(&str, &str)] = &[
     ("victim_index", "cast(victim_index as bigint)"),
     (
         "seen",
+        // The number is `UNSEEN_CPU` of quell_event.
         "case when victim_cpu = 65535 then cast(0 as bigint) else cast(1 as bigint) end",
     ),
     ("victim_cpu", "cast(victim_cpu as bigint)"),

@@ -62,7 +62,8 @@ impl Binner {
         }
     }
 
-    /// Adds a row. `region` is the caller's number for the mapping at its range.
+    /// Adds a row: one victim of a shootdown, which itself counts with its first row. `region` is the caller's number for the
+    /// mapping at its range.
     pub fn take(&mut self, row: &EventRow, region: u32) {
         self.widen_range(row.t_ns);
         let (bin, step) = (row.t_ns >> self.bin_log2, row.t_ns >> self.step_log2);
@@ -74,6 +75,7 @@ impl Binner {
             cause: row.cause,
             culprit: Some(row.pid),
             region: Some(region),
+            // A garbled trace may have any number there, and one of them means something else here (`OTHER_STACK`).
             stack: row.user_stack.max(NO_STACK),
         };
         if self.sites.add(site, step, &amount) {
@@ -106,7 +108,8 @@ impl Binner {
         self.matrix.add(row.cpu, row.victim_cpu, step, stall);
     }
 
-    /// Makes room for a moment.
+    /// Makes room for a moment: bins become longer until their number is within the limit. That ends, as two bins of
+    /// [`LONGEST_LOG2`] are all moments.
     fn widen_range(&mut self, t: u64) {
         let (min, max) = match self.range {
             Some((min, max)) if (min..=max).contains(&t) => return,
@@ -117,6 +120,7 @@ impl Binner {
         while (max >> self.bin_log2) - (min >> self.bin_log2) >= self.limits.bins {
             self.bin_log2 += 1;
             self.timeline.iter_mut().for_each(StepSeries::double_steps);
+            // No step is shorter than a bin.
             if self.step_log2 < self.bin_log2 {
                 self.lengthen_steps();
             }
@@ -139,6 +143,7 @@ impl Binner {
         self.spread.double_steps();
     }
 
+    /// Keeps the number of amounts and of keys within their limits: while there are many steps by longer ones, then by folding.
     fn keep_bounds(&mut self) {
         let PageLimits { cells, entries, .. } = self.limits;
         if self.sites.cells().max(self.pairs.cells()) > cells

@@ -25,7 +25,7 @@ impl Cells {
         self.bytes.push(n as u8);
     }
 
-    /// A series: how many amounts, then each as the distance from the step before, and its numbers.
+    /// A series: how many amounts, then each as the distance from the step before, or the first from `first`, and its numbers.
     pub(crate) fn push_series<const N: usize>(
         &mut self,
         series: &StepSeries<[u64; N]>,
@@ -40,8 +40,8 @@ impl Cells {
         }
     }
 
-    /// All spreads: for each step its number, and for each kind the largest value, how many buckets
-    /// are in use, and each as the distance from the bucket before, and its count.
+    /// All spreads: how many, then for each its step as the distance from `first`, and for each kind the largest value, how many
+    /// buckets are in use, and each as the distance from the bucket before, and its count.
     pub(crate) fn push_spread(&mut self, spread: &StepSeries<StepSpread>, first: u64) {
         self.push_number(spread.cells().len() as u64);
         for (step, dist) in spread.cells() {

@@ -17,7 +17,7 @@ pub(crate) struct PageDocument<'a> {
     pub(crate) styles: &'a [&'a str],
     /// In the order in which they use each other.
     pub(crate) scripts: &'a [&'a str],
-    /// Of the window, by anybody.
+    /// The window's title. Anybody may have written it, so it is escaped here.
     pub(crate) title: &'a str,
 }
 
@@ -46,7 +46,7 @@ impl PageDocument<'_> {
             ("@DATA@", escape_script_json(json)),
             ("@SCRIPT@", script),
         ] {
-            // The marks stand in this order, so that none in a name is taken for one.
+            // Only the frame is searched, from the last mark on, so a mark that stands in a name is never taken for one.
             let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
             out.write_all(before.as_bytes())?;
             out.write_all(text.as_bytes())?;

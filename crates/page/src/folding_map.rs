@@ -65,10 +65,11 @@ impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
         self.ids.len() > known
     }
 
-    /// The number under which a key is counted.
+    /// The number under which a key is counted: its own, or that of the coarser key into which it was folded.
     fn id(&mut self, key: K) -> u32 {
         if let Some(&id) = self.ids.get(&key) {
             let mut id = id;
+            // It ends, as each key was folded into a coarser one.
             while let Some(into) = self.entries[id as usize].into {
                 id = into;
             }
@@ -101,7 +102,7 @@ impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
         self.cells
     }
 
-    /// How many were folded into others.
+    /// How many were folded into others. A coarser key that is folded in its turn counts as one more.
     pub(crate) fn folded_count(&self) -> u64 {
         self.folded
     }
@@ -115,7 +116,7 @@ impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
     }
 
     /// Folds the smallest entries until at most `most` are left, with at most `cells` amounts. The most detailed keys go first.
-    /// False if there is nothing left to fold.
+    /// False if nothing was folded: there was no need, or no key can be coarser.
     pub(crate) fn fold_smallest(&mut self, most: usize, cells: usize) -> bool {
         let before = self.folded;
         let finest = self
@@ -131,6 +132,7 @@ impl<K: FoldKey, const N: usize> FoldingMap<K, N> {
                 self.fold_one(id);
             }
         }
+        // It may have been folded.
         self.last = None;
         self.folded > before
     }

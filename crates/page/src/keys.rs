@@ -19,6 +19,7 @@ pub(crate) struct Site {
 
 impl FoldKey for Site {
     fn detail(self) -> u8 {
+        // A site without a stack has none that could be folded.
         match (self.stack, self.region, self.culprit) {
             (OTHER_STACK | NO_STACK, None, None) => 0,
             (OTHER_STACK | NO_STACK, None, Some(_)) => 1,

@@ -13,6 +13,7 @@ pub(crate) struct CpuPair {
 }
 
 impl FoldKey for CpuPair {
+    // It need not be folded: there are no more pairs than MAX_SIDE squared.
     fn detail(self) -> u8 {
         0
     }
@@ -31,6 +32,7 @@ pub(crate) struct CpuMatrix {
 }
 
 impl CpuMatrix {
+    /// Adds a hit. Where a CPU lies beyond the last row or column, each two groups become one until it does not.
     #[inline]
     pub(crate) fn add(&mut self, from: u16, at: u16, step: u64, stall_ns: u64) {
         let highest = from.max(at);

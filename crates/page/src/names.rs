@@ -24,7 +24,7 @@ impl UniqueTexts {
         if let Some(id) = self.list.get_index_of(&text) {
             return id as u32;
         }
-        // JSON may need six characters for one that is escaped.
+        // JSON may need six characters for one that is escaped, and has two quotes and a comma.
         self.bytes += text
             .chars()
             .map(|c| {

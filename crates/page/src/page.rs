@@ -56,8 +56,12 @@ impl Binner {
         document.write(&json, out)
     }
 
-    /// Makes it fit: first longer steps, down to a number that a brush can still use, then fewer sites and pairs, and then steps
-    /// again.
+    /// Makes it fit. First sites and pairs are folded until they are few enough, and then sites until their names fit. For the
+    /// size of all amounts steps become longer, down to a number that a brush can still use; then there are fewer sites and
+    /// pairs, by a quarter each time; and then longer steps again.
+    ///
+    /// Each turn makes it smaller, so it ends: at the latest with one step and the coarsest keys, even if that is still too
+    /// large.
     pub(crate) fn fit_limits(&mut self, names: &dyn NameSource) -> (PackedAmounts, PackedNames) {
         let limits = self.limits;
         self.sites.fold_smallest(limits.entries, limits.cells);

@@ -28,6 +28,7 @@ impl ShotList {
         }
     }
 
+    /// Adds a row. With the first shootdown too many all are dropped, and none is kept from then on.
     #[inline]
     pub(crate) fn take(&mut self, row: &EventRow) {
         let Some(kept) = &mut self.kept else {

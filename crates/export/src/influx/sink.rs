@@ -47,6 +47,7 @@ impl SinkTarget {
         let known = "write FILE, udp://HOST:PORT or http://HOST:PORT/write?db=NAME";
         let with_port = |server: &str, default: &str| match server.rsplit_once(':') {
             Some((_, port)) if port.parse::<u16>().is_ok() => Ok(server.to_owned()),
+            // An address of IPv6 without a port ends with a bracket.
             Some((_, port)) if !port.ends_with(']') => Err(format!("'{port}' is no port: {known}")),
             _ if default.is_empty() || server.is_empty() => {
                 Err(format!("there is no port: {known}"))
@@ -168,7 +169,8 @@ impl Sink {
         self.lost
     }
 
-    /// Sends whole lines. Lines that fail are counted; the first failure also returns its reason.
+    /// Sends whole lines. Lines that fail are counted; the first failure of all also returns its reason. After a server has
+    /// failed, lines are lost for `RETRY_PAUSE` without a try.
     pub fn send_lines(&mut self, lines: &str) -> Option<String> {
         if lines.is_empty() {
             return None;
@@ -194,7 +196,7 @@ impl Sink {
         }
     }
 
-    /// On failure, how many lines were lost, and why.
+    /// On failure, how many lines were lost, and why. Of a file and of a server all count as lost, though some may have arrived.
     fn try_send(&mut self, lines: &str) -> Result<(), (u64, io::Error)> {
         let all = lines.lines().count() as u64;
         match &mut self.way {
@@ -242,6 +244,7 @@ fn http_client() -> ureq::Agent {
         .timeout_recv_response(Some(SERVER_TIMEOUT))
         .timeout_global(Some(2 * SERVER_TIMEOUT))
         .user_agent("quell")
+        // By default ureq takes a proxy from the environment.
         .proxy(None)
         // Any status but 2xx is a failure here, with the server's words.
         .http_status_as_error(false)

@@ -23,8 +23,8 @@ const OPERATION_NAME: &str = "operation";
 const CAUSED_ARGUMENT: &str = "by_the_culprit";
 const CAUSED_IID: u64 = 1;
 
-/// Writes the timelines as a `perfetto.protos.Trace`. Blocks begin at `wall_ns` (since 1970) on the wall's clock, because results
-/// don't say when they were measured.
+/// Writes the timelines as a `perfetto.protos.Trace`. Those of one result follow each other in `all`. Blocks begin at `wall_ns`
+/// (since 1970) on the wall's clock, because results don't say when they were measured.
 ///
 /// # Errors
 ///
@@ -110,7 +110,8 @@ impl LabPackets<'_> {
         self.write_slices(arm, "the culprit's operations", ops)
     }
 
-    /// Slices on one track, or on several of one name where they overlap: Perfetto draws those as one.
+    /// Slices on one track, or on several of one name where they overlap: Perfetto draws those as one. A slice that would need
+    /// one track too many is left out.
     fn write_slices(&mut self, arm: u64, name: &str, mut slices: Vec<Slice>) -> anyhow::Result<()> {
         slices.sort_by_key(|s| (s.0, s.1));
         let at = |since_begin: u64| BEGIN_NS.saturating_add(since_begin);

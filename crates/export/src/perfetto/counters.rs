@@ -37,7 +37,7 @@ impl<const N: usize> CounterBins<N> {
         while since / self.width_ns >= MAX_BINS as u64 {
             self.widen_bins();
         }
-        // Below MOST, so it is no larger than a usize.
+        // Below MAX_BINS, so it is no larger than a usize.
         let index = (since / self.width_ns) as usize;
         if index >= self.bins.len() {
             self.bins.resize(index + 1, [0; N]);

@@ -119,7 +119,8 @@ impl TracePackets<'_> {
         Ok(())
     }
 
-    /// The slice of the thread that waits, and one of the holder, from which an arrow leads to the first.
+    /// The slice of the thread that waits, and one of the holder, from which an arrow leads to the first. Where the holder is not
+    /// known, and its number 0, there is only the first.
     fn write_wait(&mut self, wait: &WaitRow) -> anyhow::Result<()> {
         let mut flow = None;
         if wait.holder_tid != 0 {

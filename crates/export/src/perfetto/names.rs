@@ -179,6 +179,7 @@ impl<'a> InternedNames<'a> {
         if let Some(iid) = self.slices.get(name) {
             return *iid;
         }
+        // The last mechanism has the highest number of `fixed_names`.
         let fixed = of_mechanism(Mechanism::ALL.last().copied());
         let iid = fixed + 1 + self.slices.len() as u64;
         self.fresh_slices.push(intern_entry(iid, name));

@@ -88,7 +88,8 @@ pub(super) fn root_track() -> TrackDescriptor {
 }
 
 impl Tracks {
-    /// Takes the first track of a CPU's side that is free from `start` on.
+    /// Finds a place for a slice of a CPU's side: the first of its tracks that is free from `start` on, or a new one. Where there
+    /// may be no more of them it is a mark on the first.
     pub(super) fn free_spot(&mut self, side: CpuSide, cpu: u16, start: u64, end: u64) -> Spot {
         let lanes = self.lanes.entry((side, cpu)).or_default();
         if let Some(spot) = free_lane(lanes, start, end) {
@@ -108,7 +109,7 @@ impl Tracks {
         Spot::Slice(uuid)
     }
 
-    /// Takes the first of the thread's tracks for this reason that is free from `start` on.
+    /// Finds a place for a slice of a thread in the same way, on its tracks for this reason.
     pub(super) fn spot_of(
         &mut self,
         act: ThreadAct,
@@ -143,7 +144,7 @@ impl Tracks {
         Spot::Slice(uuid)
     }
 
-    /// A thread's own track.
+    /// A thread's own track, which is made when it is first asked for, and before it one for its process.
     pub(super) fn thread_track(&mut self, thread: ThreadId, comm: &str) -> u64 {
         if let Some(uuid) = self.threads.get(&thread) {
             return *uuid;

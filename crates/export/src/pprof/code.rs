@@ -47,7 +47,7 @@ impl<'a> CodeTables<'a> {
         known.unwrap_or_else(|| self.strings.insert_full(text.to_owned()).0) as i64
     }
 
-    /// The number of a frame of a process, or of the kernel.
+    /// The number of a frame of a process, or of the kernel where `pid` is `None`.
     pub(super) fn location_id(&mut self, pid: Option<u32>, frame: &StackFrame) -> u64 {
         let name = frame.symbol.clone().unwrap_or_else(|| frame.to_string());
         let function = self.function_id(&name, frame.module.as_deref().unwrap_or_default());
@@ -103,7 +103,7 @@ impl<'a> CodeTables<'a> {
             .id
     }
 
-    /// The mapping of a file at an address, 0 where none is known.
+    /// The mapping at an address; 0, which is none in the format, where it is not known or of no file, such as `[heap]`.
     fn mapping_id(&mut self, pid: Option<u32>, address: u64) -> u64 {
         let Some(number) = pid else {
             return self.add_mapping(None, KERNEL_START, u64::MAX, 0, KERNEL_MAPPING, "");

@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::cells::Cells;
 
 /// Packs the timelines of every arm; `classes` gets the names of the classes in them, each once.
+///
+/// Each list begins with its length. A gap is its distance from the begin of the one before, its length, and twice the number of
+/// its class, plus one where the culprit had a part in it; an operation is that distance and its length. Times are ns.
 pub(super) fn pack_timelines(result: &mut Value, classes: &mut IndexSet<String>) {
     let arms = result.get_mut("arms").and_then(Value::as_object_mut);
     for arm in arms.into_iter().flat_map(|arms| arms.values_mut()) {

@@ -343,6 +343,7 @@ impl HostState<'_> {
                 }
             }
         }
+        // The last two are of the account: they are left out where nobody looks, since 0 would be a figure.
         let [.., cpu, blocked] = &mut families;
         if self.totals.memory.is_none() {
             cpu.series.clear();
@@ -354,6 +355,7 @@ impl HostState<'_> {
     }
 }
 
+/// The values of a cgroup, in the order of the families of [`HostState::add_cgroup_families`].
 fn cgroup_values(group: &CgroupTotals) -> [SeriesValue; 6] {
     [
         SeriesValue::Count(group.culprit.shootdowns),
@@ -365,8 +367,8 @@ fn cgroup_values(group: &CgroupTotals) -> [SeriesValue; 6] {
     ]
 }
 
-/// The labels of cgroups, which all differ after [`quell_agent::named_cgroups::NamedCgroups::merge_same_names`]. A cgroup without a
-/// known name is labelled by its number.
+/// The labels of cgroups, which all differ after [`quell_agent::named_cgroups::NamedCgroups::merge_same_names`]. A cgroup without
+/// a known name is labelled by its number.
 fn cgroup_labels(ids: &[u64], names: &HashMap<u64, CgroupName>) -> Vec<[String; 3]> {
     let label = |id: &u64| {
         let name = names.get(id).cloned().unwrap_or_default();

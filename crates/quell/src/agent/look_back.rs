@@ -29,7 +29,8 @@ pub(crate) fn write_lines(lines: &[LookBackLine], to: impl io::Write) -> io::Res
     out.flush()
 }
 
-/// The counts in a trace's folder; none where there is no file. A line that can't be read, or ends before it begins, is left out.
+/// The counts in a trace's folder; none where there is no file, or one that is too large or not regular. A line that can't be
+/// read, or ends before it begins, is left out.
 pub(crate) fn read_look_back(trace: &Path) -> Vec<LookBackLine> {
     let Ok(file) = File::open(trace.join(LOOK_BACK_FILE)) else {
         return Vec::new();
@@ -54,7 +55,7 @@ struct LookBackSum {
     ns: u64,
 }
 
-/// The dearest rows, as many as are shown, and the number of the others.
+/// The dearest rows, as many as are shown, and the number of the others. Rows that cost nothing are not among either.
 fn dearest_rows<K: Ord>(
     sums: BTreeMap<K, LookBackSum>,
     cost: impl Fn(&LookBackSum) -> u64,
@@ -82,7 +83,8 @@ fn own_function(frames: &[Text]) -> &str {
     own.or_else(|| frames.first()).map_or("", |frame| frame)
 }
 
-/// The text that follows a report's; empty where nothing is known. Each table has at most `top` rows, but the first all looks.
+/// The text that follows a report's; empty where nothing is known. The first table has all looks, each of the others at most
+/// `top` rows. Times are told backwards from the end of the last look.
 pub(crate) fn look_back_text(lines: &[LookBackLine], top: usize) -> String {
     let (Some(from), Some(to)) = (
         lines.iter().map(|l| l.from_ns).min(),
@@ -159,6 +161,7 @@ pub(crate) fn look_back_text(lines: &[LookBackLine], top: usize) -> String {
                 blocked_ns,
                 ..
             } => {
+                // Only sleeps are shown of these: their CPU time is in the looks, and by code.
                 let sum = sleeps.entry((*mechanism, cgroup)).or_default();
                 sum.count += n;
                 sum.ns += blocked_ns;

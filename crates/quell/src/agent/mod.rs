@@ -1,4 +1,5 @@
-//! The readings that `quell agent` takes of this host, and its work. The figures' formats and their delivery are the crate quell-agent's.
+//! The readings that `quell agent` takes of this host, and its work. The figures' formats and their delivery are the crate
+//! quell-agent's.
 
 pub(crate) mod config_file;
 pub(crate) mod figures;

@@ -24,6 +24,7 @@ pub(crate) struct AgentState {
     pub(crate) probe_bytes: u64,
     /// The machine's start, ns since 1970.
     pub(crate) boot_ns: u64,
+    /// Scrapes that were answered, and requests that were refused.
     pub(crate) scrapes: (u64, u64),
     pub(crate) pushes: Vec<(&'static str, push::PushCounts)>,
     /// `None` where no rule begins traces.
@@ -161,6 +162,7 @@ impl AgentState {
             ("unseen", totals.unseen),
             ("untimed", totals.untimed),
             ("renewed", totals.renewed),
+            // Hits on guarded CPUs that found no room in the tables of their own probe.
             ("isolated", guarded.map_or(0, |hits| hits.lost.crowded)),
             ("samples", totals.lost_samples),
             ("sleeps", totals.lost_sleeps),
@@ -172,7 +174,7 @@ impl AgentState {
     }
 }
 
-/// Memory that this process has, bytes.
+/// Memory that this process has, bytes: the second figure of statm, in pages (proc_pid_statm(5)). `None` where it can't be read.
 fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Records a trace when a rule fires: one at a time, by `quell record` in a process of its own, so that its memory is gone with it
-//! and its end is not the agent's.
+//! Records a trace when a rule fires: one at a time, by `quell record` in a process of its own, so that its memory is gone with
+//! it and its end is not the agent's.
 //!
 //! A recording is bounded by its duration, by a share of the ring's limit, and by the space that has to stay free on the file
 //! system.
@@ -97,7 +97,7 @@ pub(crate) struct Recorder {
 
 const MIB_BYTES: u64 = 1 << 20;
 
-/// Size that one trace may have, bytes.
+/// Size that one trace may have, bytes: half of the limit, so that as much of older traces may stay beside it.
 fn max_trace_bytes(traces: &TraceConfig) -> u64 {
     traces.limit_mb.saturating_mul(MIB_BYTES) / 2
 }
@@ -133,7 +133,7 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// The folder can't be written to.
+    /// The folder can't be written to, or another agent keeps its traces there.
     pub(crate) fn new(traces: &TraceConfig, host: &str) -> anyhow::Result<Self> {
         let limit = traces.limit_mb.saturating_mul(MIB_BYTES);
         let recorder = Self {
@@ -172,14 +172,17 @@ impl Recorder {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Removes old traces where the limit is overrun, or the file system has filled up.
+    /// Removes old traces where the limit is overrun, or the file system has filled up. A failure is not told here: the next
+    /// trace that begins meets it too, and tells it.
     pub(crate) fn keep_within(&self) {
         if let Ok(room) = self.ring.make_room(0) {
             self.lock_state().add_room(room);
         }
     }
 
-    /// Begins a trace, with the counts of `before` beside it, unless there is no room. False: another one is under way.
+    /// Begins a trace, with the counts of `before` beside it, unless there is no room. False: another one is under way, and the
+    /// rule is to be judged again. True in all other cases, also where there is no room or it fails, so that the rule then rests;
+    /// the outcome is counted and told by [`Self::outcomes_and_messages`].
     pub(crate) fn begin_trace(
         &mut self,
         rule: &str,
@@ -293,7 +296,11 @@ struct TriggeredRecording {
 }
 
 impl TriggeredRecording {
-    /// Records it. Returns the result that it counts under, and a note on how it ended.
+    /// Records it. Returns the result that it counts under, and a note on how it ended; empty where it ended as it should.
+    ///
+    /// # Errors
+    ///
+    /// There is no trace, or its recording could not be waited for.
     fn record_trace(&self) -> anyhow::Result<(&'static str, String)> {
         let mut command = own_command();
         command
@@ -325,6 +332,7 @@ impl TriggeredRecording {
             anyhow::bail!("quell record: {last}{note}");
         }
         self.write_note();
+        // The agent asked for the end, so the recording's exit status tells nothing more.
         let ended = !note.is_empty();
         if let Err(err) = named {
             note = format!("{note}, without what was before it: {err:#}");
@@ -376,6 +384,7 @@ impl TriggeredRecording {
                 anyhow::ensure!(status.success(), "quell agent look-back: {status}");
                 return Ok(());
             }
+            // Without a trace it would wait for one in vain.
             if Instant::now() > until || !self.dir.join("meta.json").exists() {
                 let _ = child.kill();
                 child.wait().context("wait for quell agent look-back")?;
@@ -385,7 +394,7 @@ impl TriggeredRecording {
         }
     }
 
-    /// Writes down why the trace was begun.
+    /// Writes down why the trace was begun. A failure is not told, since the trace's name has the rule too.
     fn write_note(&self) {
         let why = TriggerNote {
             rule: self.rule.clone(),
@@ -394,7 +403,8 @@ impl TriggeredRecording {
         let _ = serde_json::to_vec(&why).map(|text| fs::write(self.dir.join(TRIGGER_FILE), text));
     }
 
-    /// Waits for the end of the recording, which it asks for where there is a reason. The text is that reason.
+    /// Waits for the end of the recording, which it asks for once where there is a reason. The text is that reason, or that it
+    /// had to be killed; it is empty where the recording ended by itself.
     fn wait_for_end(&self, child: &mut Child) -> anyhow::Result<(ExitStatus, String)> {
         let pid = Pid::from_child(child);
         let mut until = Instant::now() + self.duration + MAX_NAMING_TIME;

@@ -16,7 +16,7 @@ const MIN_RENEWAL_PAUSE: Duration = Duration::from_secs(300);
 /// Samples a second of a CPU. A host is watched for months, so that even so few add up to more in an hour than anybody needs.
 const SAMPLES_PER_SECOND: u64 = 49;
 
-/// ProbeOptions of the account of the time.
+/// The parts of the account of the time that may be left out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccountOptions {
     /// Whether sleeps are watched too.
@@ -61,12 +61,13 @@ impl CountingProbe {
         self
     }
 
-    /// Begins to count where another probe ends: the earlier counts are the other's.
+    /// Begins to count where another probe ends: the earlier counts, samples and sleeps are the other's.
     fn take_over(&mut self) -> anyhow::Result<()> {
         self.before = self.probe.tally()?;
         self.read_account().map(drop)
     }
 
+    /// The account since the last call; `None` where there is none. CPUs that have come online meanwhile are sampled from now on.
     fn read_account(&mut self) -> anyhow::Result<Option<WatchInterval>> {
         if let (Some(watch), Ok(online)) = (&mut self.watch, cpus::read_online_cpus(Path::new("/")))
         {
@@ -101,7 +102,7 @@ pub(crate) struct CountSource {
     /// The probe that counts interruptions of guarded CPUs.
     guard: Option<CountingProbe>,
     pub(crate) guarded: Vec<u32>,
-    /// The CPUs that are isolated now, which the next look begins to guard.
+    /// The CPUs that were isolated at the last check: where others are guarded, [`Self::add_counts`] attaches a probe for these.
     isolated: Vec<u32>,
     backend: Option<Backend>,
     time_of: AccountOptions,
@@ -123,6 +124,7 @@ impl CountSource {
         Self::guarding(backend, time_of, isolated_cpus())
     }
 
+    /// Starts to count. A second probe counts the interruptions of the guarded CPUs, if there are any.
     fn guarding(
         backend: Option<Backend>,
         time_of: AccountOptions,
@@ -156,8 +158,8 @@ impl CountSource {
         })
     }
 
-    /// Adds the counts since the last look, which was at that time (ns since 1970), to the totals, and those of guarded CPUs to
-    /// `hits`.
+    /// Adds the counts since the last look, which was at `began_ns` (since 1970), to the totals, and those of guarded CPUs to
+    /// `hits`. Returns those of all CPUs. Where tables are nearly full, or other CPUs are isolated now, new probes take over.
     ///
     /// # Errors
     ///
@@ -221,8 +223,8 @@ impl CountSource {
             .map_or(Ok(()), MachineWatch::read_samples)?)
     }
 
-    /// Whether other CPUs are isolated now than at the last check; the next look attaches a probe for them. The kernel is asked
-    /// once a minute.
+    /// Whether other CPUs are isolated now than at the last check; [`Self::add_counts`] attaches a probe for them. The kernel is
+    /// asked once a minute, and in between the answer is no.
     pub(crate) fn isolation_changed(&mut self) -> bool {
         if self.asked.elapsed() < ISOLATION_CHECK_PAUSE {
             return false;
@@ -240,6 +242,7 @@ impl CountSource {
         any.then(|| format!("isolated CPUs {}", cpus::format_cpu_list(&self.isolated)))
     }
 
+    /// Whether a table is nearly full. For [`MIN_RENEWAL_PAUSE`] after probes were attached, or could not be, the answer is no.
     fn is_full(&self) -> anyhow::Result<bool> {
         if self.since.elapsed() < MIN_RENEWAL_PAUSE {
             return Ok(false);

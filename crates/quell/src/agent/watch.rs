@@ -166,7 +166,7 @@ impl RunningAgent {
     ///
     /// # Errors
     ///
-    /// An address is taken, or a directory can't be written to.
+    /// An address is taken, the folder of traces can't be written to or is another agent's, or a thread can't be started.
     pub(crate) fn start(
         config: &AgentConfig,
         wanted: AgentOutputs,
@@ -222,7 +222,8 @@ impl RunningAgent {
         receivers_text(self.at, self.pushers.iter().map(|pusher| &pusher.to))
     }
 
-    /// Counts, and publishes the figures. False: no receiver is left, as the reader of stdout has gone.
+    /// Counts, and publishes the figures. False: the figures go to stdout, and its reader has gone. The agent ends then, whoever
+    /// else receives them.
     ///
     /// # Errors
     ///
@@ -240,10 +241,13 @@ impl RunningAgent {
         self.look_once(source, false).map(drop)
     }
 
+    /// Looks once: counts, judges the rules, and publishes. Rules begin traces only where `begins`. The answer is that of
+    /// [`Self::look_and_publish`].
     fn look_once(&mut self, source: &mut CountSource, begins: bool) -> anyhow::Result<bool> {
         let (now, wall) = (Instant::now(), wall_ns());
         let last = self.last.replace((now, wall));
         self.limit_starts(wall);
+        // Where the clock was set back, the last look would lie in the future.
         let began = last.map_or(wall, |(_, wall)| wall).min(wall);
         let hits_before = self.hits.all_causes().victims;
         if source.isolation_changed() {
@@ -265,6 +269,7 @@ impl RunningAgent {
         let seen = LookSummary {
             duration: last.map_or(Duration::ZERO, |(last, _)| now - last),
             shootdowns,
+            // The histogram counts a wait as often as the shootdowns that it stands for, which may be more than were timed.
             waits: interval.wait.count().min(timed),
             wait_p99_ns: interval.wait.quantile(0.99),
             isolated_hits: self.hits.all_causes().victims - hits_before,
@@ -307,6 +312,8 @@ impl RunningAgent {
         self.totals.cgroups.limit_starts(wall);
     }
 
+    /// Does the work that is not due at each look: the doctor's audit, and every minute the ring's limits and the size of the
+    /// probe.
     fn do_upkeep(&mut self) {
         let due = |last: Option<Instant>, every| last.is_none_or(|at| at.elapsed() >= every);
         if let Some(every) = self.doctor_every
@@ -324,7 +331,7 @@ impl RunningAgent {
         }
     }
 
-    /// Collects the outcomes of pushes. False: a receiver has gone for good.
+    /// Collects the outcomes of pushes. False: the reader of stdout has gone for good. Servers are tried again without end.
     fn collect_push_outcomes(&mut self) -> bool {
         self.own.pushes.clear();
         let mut goes_on = true;
@@ -339,7 +346,7 @@ impl RunningAgent {
         goes_on
     }
 
-    /// Begins the traces of rules that fire.
+    /// Begins the traces of rules that fire, if `begins`, and tells the outcomes of those that were begun before.
     fn begin_traces(&mut self, seen: &LookSummary, begins: bool) {
         let Some((triggers, recorder)) = &mut self.traces else {
             return;
@@ -356,7 +363,8 @@ impl RunningAgent {
                 .map_or_else(Vec::new, |back| named_look_back(back, names))
         };
         for (rule, why) in broken {
-            // A rule that finds another recording under way is tried again at the next look.
+            // A rule that finds another recording under way is judged again at the next look; one for a regression can fire again
+            // only at the end of the next slot.
             if recorder.begin_trace(triggers.rule_name(rule), &why, &mut before) {
                 triggers.rest_rule(rule);
             }
