@@ -53,6 +53,7 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
     let mut due = Instant::now();
     loop {
         if !agent.look_and_publish(&mut source)? {
+            // Nobody receives figures any more, because the reader of stdout has gone.
             return Ok(ExitCode::SUCCESS);
         }
         // The clock is the one that never jumps; looks that were missed, while the machine slept, are not made up for.
@@ -67,7 +68,8 @@ pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Waits for the next look. True: a signal asks for the end.
+/// Waits for the next look, and takes samples out of the probe meanwhile, before it has no more room for them. True: a signal
+/// asks for the end.
 fn wait_for_look(source: &CountSource, due: Instant) -> anyhow::Result<bool> {
     loop {
         let left = due.saturating_duration_since(Instant::now());
@@ -81,7 +83,8 @@ fn wait_for_look(source: &CountSource, due: Instant) -> anyhow::Result<bool> {
     }
 }
 
-/// Whether the agent would start. Nothing is written, and an agent that is at work is not disturbed.
+/// Says what the agent would do. Nothing is written, and an agent that is at work is not disturbed. An address or a folder that
+/// is taken is said and no error, because an agent that is at work holds them.
 fn check_start(
     config: &AgentConfig,
     wanted: &AgentOutputs,

@@ -131,6 +131,7 @@ fn traces_text(dir: &Path, found: &[ListedTrace]) -> String {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
+        // It is from the name of the folder, where `-` stands for each `:` of the time.
         let begun = one.kept.begun.replace('T', " ");
         let (day, time) = begun
             .trim_end_matches('Z')

@@ -108,7 +108,8 @@ fn find_question(name: &OsStr) -> anyhow::Result<Question> {
     })
 }
 
-/// The questions and the folder of traces on the command line.
+/// The questions and the folder of traces on the command line. Without questions they are those of the summary; with `--since`
+/// it has no `changes`, which needs the traces of the period before too.
 fn split_words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     let Some((dir, names)) = args.words.split_last() else {
         return Err(usage(
@@ -150,6 +151,7 @@ fn split_words(args: &FleetArgs) -> anyhow::Result<(Vec<Question>, PathBuf)> {
     Ok((questions, dir.into()))
 }
 
+/// Says how many traces were passed over and why, with an example of each reason. `whole` is the number of the others.
 fn say_passed_over(tree: &TraceTree, whole: usize) {
     if tree.passed_over() == 0 {
         return;
@@ -192,7 +194,7 @@ fn is_interrupted() -> bool {
     signals::first_signal().is_some()
 }
 
-/// Fills the folder, and counts the traces that turn out to be unusable.
+/// Fills the folder and returns its path, and counts the traces that turn out to be unusable.
 fn fill_folder(
     choice: &mut TraceChoice,
     dir: &Path,
@@ -226,7 +228,8 @@ fn prepare_folder(choice: &mut TraceChoice, out: &Path) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names a damaged trace as the reason for an engine's failure, since the engine's own error may not name one.
+/// Names a damaged trace as the reason for an engine's failure, since the engine's own error may not name one. That error is
+/// printed here; the one that is returned says what was found. Any other error is passed on.
 fn name_damaged_trace(err: anyhow::Error, choice: &TraceChoice) -> anyhow::Error {
     if !matches!(err.downcast_ref(), Some(EngineError::Failed(_))) {
         return err;

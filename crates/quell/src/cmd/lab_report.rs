@@ -13,6 +13,7 @@ use crate::lab::{self, LabFile, Results};
 use crate::show::{self, Replace, emit};
 use crate::usage::usage;
 
+/// Writes the files that are asked for. Text is printed where none is, and JSON wherever it is asked for.
 pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
     let outputs = [&args.html, &args.hlog, &args.influx, &args.perfetto];
     let outputs: Vec<&Path> = outputs
@@ -55,6 +56,7 @@ pub(crate) fn report(args: &LabReportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints curves. `plain` says that no other form was asked for: curves have none.
 fn report_curves(
     args: &LabReportArgs,
     curves: &[CurveSummary],
@@ -159,8 +161,8 @@ fn write(
     show::unless_gone(written).with_context(|| format!("can't write {}", path.display()))
 }
 
-/// `lat.hgrm` becomes `lat.munmap.real.hgrm`; with a number where a file holds one experiment several times. A file of results
-/// may hold any name, and none leads to another folder.
+/// `lat.hgrm` becomes `lat.munmap.real.hgrm`; with a number where a file holds one experiment several times, so that it is none
+/// of `named`. A file of results may hold any name, and none leads to another folder.
 fn beside(path: &Path, one: &Turns<'_>, named: &[PathBuf]) -> PathBuf {
     let clean = |name: &str| -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);

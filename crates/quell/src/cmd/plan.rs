@@ -109,6 +109,8 @@ fn text_variables(all: impl IntoIterator<Item = (OsString, OsString)>) -> Enviro
         .collect()
 }
 
+/// Reads a trace. With `default` nobody has named it, so where it is not there the command line is at fault. A trace does not
+/// have its program's environment, so quell's own stands for it.
 fn subject_of_trace(dir: &Path, default: bool) -> anyhow::Result<PlanSubject> {
     if default && !dir.exists() {
         return Err(usage("name a TRACE, '-p PID', or '-- COMMAND' to plan for"));
@@ -195,8 +197,8 @@ fn subject_of_process(pid: u32, duration: f64) -> anyhow::Result<PlanSubject> {
     })
 }
 
-/// The page faults so far of a process and each of its descendants that live, by their numbers: their shootdowns are counted too. Empty
-/// where it has ended.
+/// The page faults so far of a process and each of its descendants that live, by their numbers: their shootdowns are counted
+/// too. Empty where it has ended.
 fn faults_of_tree(proc: &Proc, pid: u32) -> BTreeMap<u32, u64> {
     let tree = proc.process_tree(pid).unwrap_or_default();
     tree.into_iter()

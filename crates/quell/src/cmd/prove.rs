@@ -10,6 +10,7 @@ use crate::prove::failed::FailedRun;
 use crate::prove::{self, prove};
 use crate::show::{self, emit};
 
+/// The status is 0 only where the plan is proved to be better, and 1 where it is not, also where nothing was to be tried.
 pub(crate) fn run(args: &ProveArgs) -> anyhow::Result<ExitCode> {
     // The output is opened before hours of runs, not after them.
     let mut out = show::output(args.output.as_deref())?;

@@ -69,7 +69,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     Err(launch::become_command(&args.command, &setup, advice))
 }
 
-/// The advice for a program with a preload library that a signal ends soon, printed after the signal and the time.
+/// The advice for a program with a preload library that a signal ends soon, printed after the signal and the time; none for a
+/// plan without such a library.
 fn advice_on_early_end(plan: &Plan) -> Option<String> {
     let preloads = plan
         .remedies

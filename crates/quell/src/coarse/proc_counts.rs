@@ -108,7 +108,8 @@ impl MemoryStalls {
     }
 }
 
-/// The sums of `/proc/pressure/memory`, which are in µs.
+/// The sums of `/proc/pressure/memory` as [`MemoryStalls::pressure_ns`] has them; in the file they are in µs. `None` where it
+/// can't be read, as without CONFIG_PSI.
 fn read_pressure(root: &Path) -> Option<[u64; 2]> {
     let text = std::fs::read_to_string(root.join("proc/pressure/memory")).ok()?;
     let total = |kind: &str| {
@@ -163,9 +164,9 @@ pub(crate) struct ProcSummary {
     pub(crate) interrupts: Option<Vec<(u32, u64)>>,
     /// All page faults of the machine.
     pub(crate) machine: PageFaults,
-    /// Times and counts of waits for memory, of all threads of the machine, since boot or between two looks.
+    /// Waits for memory, of all threads of the machine.
     pub(crate) stalls: MemoryStalls,
-    /// The CPU time of the watched processes.
+    /// The CPU time of the watched processes, without that of threads after the last reading that found them.
     pub(crate) ticks: CpuTicks,
     /// Page faults by thread with its pid, tid and name, the most first.
     pub(crate) threads: Vec<(u32, u32, String, PageFaults)>,
@@ -191,7 +192,8 @@ impl ProcCounts {
         Ok(counts)
     }
 
-    /// Starts a new interval at the last reading, so that nothing is lost between two intervals.
+    /// Starts a new interval at the last reading, so that nothing is lost between two intervals. Threads that have ended are
+    /// forgotten.
     pub(crate) fn start_interval(&mut self) {
         self.began += self.lasted;
         self.lasted = Duration::ZERO;
@@ -241,6 +243,8 @@ impl ProcCounts {
                     start: stat.start,
                 };
                 let last = PageFaults::of_stat(&stat);
+                // `first` of 0 is right for a thread that is new since the start, whose counters began at 0. `start` makes the
+                // others count from the first reading on.
                 let row = self.threads.entry(thread).or_insert(ThreadFigures {
                     comm: String::new(),
                     first: PageFaults::default(),

@@ -34,6 +34,7 @@ fn lasted_ns(seen: &ProcSummary) -> u64 {
     u64::try_from(seen.lasted.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The victims on all watched CPUs, whoever asked; none where the kernel does not count them.
 fn victim_count(seen: &ProcSummary) -> Option<u64> {
     let cpus = seen.interrupts.as_ref()?;
     Some(cpus.iter().map(|(_, n)| n).sum())

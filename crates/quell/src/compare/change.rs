@@ -54,7 +54,7 @@ pub(crate) struct ComparedRow<K> {
 }
 
 impl<K> ComparedRow<K> {
-    /// A side whose amount has no shootdown counts as one without the name.
+    /// A side whose amount has no shootdown counts as one without the name; where neither has any, the state is `Both`.
     pub(crate) fn new(key: K, a: Option<Amount>, b: Option<Amount>) -> Self {
         let some = |side: Option<Amount>| side.is_some_and(|s| s.shootdowns > 0);
         let state = match (some(a), some(b)) {
@@ -71,7 +71,8 @@ impl<K> ComparedRow<K> {
     }
 }
 
-/// The change from `a` to `b` as a share of `a`: −1 where all is gone, and `None` where `a` is zero.
+/// The change from `a` to `b` as a share of `a`: −1 where all is gone, 0 where both are equal, also zero, and `None` where only
+/// `a` is zero.
 pub(crate) fn relative_change(a: f64, b: f64) -> Option<f64> {
     if a == b {
         return Some(0.0);

@@ -102,8 +102,8 @@ fn rows_json<K: Serialize>(name: &str, rows: &[ComparedRow<K>], durations: Durat
     rows.iter().map(row_json).collect()
 }
 
-/// Both accounts. The CPU times are within `a_ci95` and `b_ci95` in 95 of 100 recordings; `apart` says whether these don't overlap:
-/// sampling alone makes no such difference.
+/// Both accounts. The CPU times are within `a_ci95` and `b_ci95` in 95 of 100 recordings; `apart` says whether these don't
+/// overlap: sampling alone makes no such difference.
 fn accounts_json(accounts: &ComparedAccounts<'_>, durations: Durations) -> Value {
     let (a, b) = (accounts.a, accounts.b);
     let pair = |a, b| pair_json(a, b, durations);

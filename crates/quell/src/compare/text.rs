@@ -55,7 +55,7 @@ fn sorted_names(rows: &[ComparedRow<String>]) -> Vec<&String> {
     names
 }
 
-/// The change of an amount in words.
+/// The change of an amount in words; empty where neither side has any.
 fn change_text(a: f64, b: f64) -> String {
     match relative_change(a, b) {
         _ if a == 0.0 && b == 0.0 => String::new(),

@@ -45,7 +45,8 @@ pub(crate) fn of_the_future(traces: &mut Vec<FoundTrace>, now_ns: u64) -> Vec<Fo
         .collect()
 }
 
-/// Chooses the traces for a question; with `before` also those of the period before, to compare with.
+/// Chooses the traces for a question by the time at which they began; with `before` also those of the period before, to compare
+/// with. Without `since` all are chosen, in periods of a week that count back from the newest.
 pub(crate) fn choose_traces(
     traces: Vec<FoundTrace>,
     since: Option<Since>,

@@ -108,6 +108,8 @@ fn flatten_code(
     out
 }
 
+/// The row of one reading, which holds from then on until a later row ends it. The program has the name of its file, or in
+/// brackets the name of the process where no file is known, as for a thread of the kernel.
 fn process_row(process: &TracedProcess, number: u64) -> ProcessRow {
     let module = process.modules.iter().find(|m| m.path == process.exe);
     let program = match (file_name_of(&process.exe), &*process.comm) {
@@ -139,6 +141,8 @@ fn mapped_allocators(process: &TracedProcess) -> Vec<FoundSoftware> {
     found
 }
 
+/// A source by which [`table::asker`] finds the caller's allocator. Shootdowns of one stack may have several causes; munmap(2)
+/// stands for all of them, because only for brk(2) another allocator would be the likely one.
 fn source_of(module: Option<&str>, symbol: Option<&str>) -> ShootdownSource {
     ShootdownSource {
         cause: Cause::Munmap,

@@ -22,12 +22,13 @@ pub(crate) struct FleetAnswers<'a> {
     pub(crate) answers: &'a [QuestionAnswer],
 }
 
-/// Fills a folder with the tables under the views. `on_trace` is called before each trace, and `stopped` ends it early. Traces
-/// with unusable tables are taken out of the choice and handed to `passed`, with the reason as a word and as a line.
+/// Fills a folder with the tables under the views, and returns its path. `on_trace` is called before each trace, and `stopped`
+/// ends it early. Traces with unusable tables are taken out of the choice and handed to `passed`, with the reason as a word and
+/// as a line. A trace's number in the tables is its place among those that are left in the choice.
 ///
 /// # Errors
 ///
-/// The folder can't be written to.
+/// The folder can't be written to, or `stopped` ended it; the choice has only the traces until then.
 pub(crate) fn fill_tables(
     choice: &mut TraceChoice,
     mut prepared: PreparedFolder,

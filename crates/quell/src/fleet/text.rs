@@ -45,6 +45,7 @@ pub(crate) fn answers_text(asked: &FleetAnswers<'_>, top: usize) -> String {
     out
 }
 
+/// Whether a column has names, which stand to the left. Any other has numbers.
 fn is_text(column: &str) -> bool {
     matches!(
         column,

@@ -46,7 +46,8 @@ pub(super) fn win_rows(
     rows
 }
 
-/// The part of an account that belongs to one process.
+/// The part of an account that belongs to one process. Its samples then stand for its own time on a CPU, and not for the mean of
+/// all processes.
 fn of_process(account: &Account, pid: u32) -> Account {
     let rows = account.rows.iter().filter(|r| r.pid == pid);
     let holders = account.holders.iter().filter(|h| h.pid == pid);

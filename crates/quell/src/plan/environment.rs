@@ -32,7 +32,7 @@ pub(crate) fn shell_exports(environment: &Environment) -> String {
     environment.iter().map(line).collect()
 }
 
-/// A note for every variable that the user has set to another value than the plan.
+/// A note for every variable that the user has set to another value than the plan. An empty one counts as not set.
 pub(crate) fn overridden_settings(
     environment: &Environment,
     env: &impl Fn(&str) -> Option<String>,

@@ -46,6 +46,7 @@ pub(crate) fn describe_remedies(plan: &Plan) -> String {
 /// The time that a change touches, and the prediction; none where there is no account.
 fn touched_time(p: &Planned) -> Option<String> {
     let ceiling = p.ceiling?;
+    // `cpu` is the share that `cpu_ns` is of all CPU time; the ends of the interval become shares by the same factor.
     let share = |ns: u64| ceiling.cpu * ns as f64 / ceiling.cpu_ns.max(1) as f64;
     let mut out = format!("touches {} of CPU time", percent(ceiling.cpu));
     if ceiling.cpu_ns > 0 {

@@ -36,6 +36,7 @@ fn as_map<S: serde::Serializer>(
 }
 
 impl ShimCounters {
+    /// The counter of this name; 0 where the process has an older library without it.
     pub(crate) fn get(&self, name: &str) -> u64 {
         let found = self.counters.iter().find(|(n, _)| *n == name);
         found.map_or(0, |(_, count)| *count)
@@ -105,7 +106,8 @@ fn read_from_memory(pid: u32, first: &Mapping) -> anyhow::Result<Option<ShimCoun
     }))
 }
 
-/// The address of the counters in the process, by the symbols of the file that it has mapped.
+/// The address of the counters in the process, by the symbols of the file that it has mapped. A library's addresses count from
+/// its ELF header, which `first` begins with.
 fn counters_address(pid: u32, first: &Mapping, path: &Path) -> anyhow::Result<u64> {
     let ours = ElfFile::from_bytes(super::library::SHIM_BYTES.to_vec())?;
     let inside = quell_host::under(&Proc::new("/").path_of(pid, "root"), path);
@@ -116,7 +118,8 @@ fn counters_address(pid: u32, first: &Mapping, path: &Path) -> anyhow::Result<u6
     Ok(first.start + symbol.address)
 }
 
-/// The counters after the mark; none if the mark is another one. An older library has the first few only.
+/// The counters after the mark; none if the mark is another one. An older library has the first few only, and the last ones of
+/// a newer library are passed over.
 fn parse_counters(bytes: &[u8]) -> Option<Vec<(&'static str, u64)>> {
     let mut words = bytes
         .chunks_exact(8)

@@ -69,8 +69,8 @@ pub(crate) fn unfit_for_choice(command: &[OsString]) -> Option<String> {
     unfit_for_preload(command)
 }
 
-/// The same of a process that runs, by the link of /proc to its program's file, which leads there also from a container, by that file's
-/// name, and by the files that it has mapped executable.
+/// [`unfit_for_choice`] of a process that runs, by the link of /proc to its program's file, which leads there also from a
+/// container, by that file's name, and by the files that it has mapped executable.
 pub(crate) fn unfit_process<P: AsRef<Path>>(
     link: &Path,
     program: Option<&Path>,

@@ -65,7 +65,7 @@ pub(crate) fn find_or_write_library() -> anyhow::Result<PathBuf> {
     )
 }
 
-/// The file that packages install: in lib/quell beside the folder of the program.
+/// The file that packages install: in lib/quell beside the folder of the program. One of another build is passed over.
 fn installed_library() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let file = own.parent()?.parent()?.join("lib/quell").join(SHIM_LIBRARY);

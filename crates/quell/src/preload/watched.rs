@@ -12,8 +12,8 @@ use super::counters::{self, ShimCounters};
 
 /// The number of remembered processes has a bound, because a loop of forks has no end.
 const MAX_PROCESSES: usize = 1000;
-/// Reading takes at most this fraction of a CPU, one hundredth. A reading of all processes takes a far smaller one, because
-/// it holds the locks of their mappings.
+/// Reading takes at most this fraction of a CPU, one hundredth: the pause is so many times as long as the reading before took. A
+/// reading of all processes takes a far smaller one, because it holds the locks of their mappings.
 const COST_DIVISOR: u32 = 100;
 const COST_DIVISOR_OF_ALL: u32 = 1000;
 
@@ -90,6 +90,7 @@ impl Library {
         self.rest = began.elapsed() * cost;
     }
 
+    /// Keeps the latest counters of a process, also of a new process that has the number of an old one.
     pub(crate) fn remember(&mut self, seen: ShimCounters, at: Instant) {
         let known = self.processes.iter_mut().find(|p| p.seen.pid == seen.pid);
         match known {

@@ -1,7 +1,8 @@
 //! Finds the remedy of a plan that breaks the program, by runs with parts of the plan.
 //!
-//! No remedy may be blamed for a program that fails now and then by itself. So a remedy is blamed only after two failures
-//! with it, and kept only after at least twice as many runs that worked as it took to see the failure again.
+//! No remedy may be blamed for a program that fails now and then by itself. So one remedy is blamed only after two failures
+//! with it, and kept only after at least twice as many runs that worked as it took to see the failure again. A failure that
+//! does not come again is blamed on the whole plan, which is then left out after one failure.
 
 use super::failed::{BadEnd, FailedRun};
 
@@ -54,8 +55,9 @@ struct BlameSearch<'a> {
     seen: Vec<SubsetRun>,
 }
 
-/// Looks for it. `order` has every remedy's index, the most suspicious first; `worked` is the number of runs in which the
-/// whole plan worked before it failed as `first` says.
+/// Looks for the remedy that breaks a program: sees the failure again with the whole plan, singles out a remedy, and gives the
+/// program without any remedy as many runs to fail by itself as a part of the plan gets. `order` has every remedy's index, the
+/// most suspicious first; `worked` is the number of runs in which the whole plan worked before it failed as `first` says.
 ///
 /// # Errors
 ///
@@ -81,6 +83,7 @@ pub(super) fn find_blame<'a>(
     if let Some(failed) = search.run_with(&[])? {
         return Ok(BlameResult::ByItself(failed));
     }
+    // The number of runs that it takes to see the failure again.
     let mut again = 1;
     while search.run_with(&all)?.is_none() {
         again += 1;
@@ -137,6 +140,7 @@ impl BlameSearch<'_> {
         Ok(None)
     }
 
+    /// Whether it works `enough` times with these remedies. One failure, also an earlier one, is enough for no.
     fn works_with(&mut self, with: &[usize], enough: u32) -> anyhow::Result<bool> {
         // This set may have run before, as the rest of a plan of two.
         if self.seen.iter().any(|s| s.with == with && s.end.is_some()) {
@@ -145,7 +149,8 @@ impl BlameSearch<'_> {
         Ok(self.fails_within(with, enough)?.is_none())
     }
 
-    /// Returns the remedy without which the rest works, or else all that fail alone.
+    /// Returns the first remedy without which the rest works, or else all that fail alone; none where only several together
+    /// fail. The only remedy of a plan needs no runs.
     fn single_out(&mut self, order: &[usize], enough: u32) -> anyhow::Result<Vec<usize>> {
         if let [only] = order {
             return Ok(vec![*only]);
@@ -172,7 +177,8 @@ impl BlameSearch<'_> {
         }
     }
 
-    /// Blames one remedy that was singled out.
+    /// Blames one remedy that was singled out. It is never `None` for a remedy of the plan, since the plan's first failure is
+    /// among the runs.
     fn blame_one(&self, remedy: usize) -> Option<BlamedRemedy> {
         let has = |s: &SubsetRun| s.with.contains(&remedy);
         // The run with the fewest others says the most about this one.

@@ -88,7 +88,9 @@ pub(super) fn read_limits(
     })
 }
 
-/// Makes the observed run, and races all changes that could help for those that win time.
+/// Makes the observed run, and races all changes that could help for those that win time. The winners are the plan. With
+/// `--no-try` nothing races, and the plan is what the observed run suggests. A plan without remedies is a result too, mostly with
+/// its reason in [`Chosen::nothing`].
 pub(super) fn choose_plan(
     job: &ProveJob<'_>,
     metrics: &[ProofMetric],
@@ -143,6 +145,7 @@ pub(super) fn choose_plan(
         if is_time && proof::nothing_at_stake(seen.account.as_ref()).is_some() {
             return Ok(Vec::new());
         }
+        // The variables as that run had them.
         let env = |name: &str| {
             let set = setup.env.iter().find(|(n, _)| n == name);
             match set {
@@ -178,7 +181,8 @@ pub(super) fn choose_plan(
     Ok(chosen)
 }
 
-/// The candidates of a race: the whole plan where it has several parts, and each single change that was not left out.
+/// The candidates of a race: the whole plan where it has several parts, and each single change that was not left out, at most
+/// [`MAX_CANDIDATES`] of both.
 fn to_try(plan: &Plan, candidates: Vec<Planned>, left_out: &[LeftOut]) -> Vec<Vec<Planned>> {
     let is_out = |one: &Planned| left_out.iter().any(|l| l.planned.sets == one.sets);
     let singles = candidates.into_iter().filter(|one| !is_out(one));

@@ -34,7 +34,7 @@ impl Entrant {
         })
     }
 
-    /// This entrant's changes together with those of another.
+    /// This entrant's changes together with those of another. Plain runs add neither changes nor a name.
     pub(super) fn joined_with(&self, other: &Self) -> anyhow::Result<Self> {
         if self.changes.is_empty() {
             return Ok(other.clone());

@@ -76,7 +76,7 @@ impl fmt::Display for BadEnd {
     }
 }
 
-/// Seconds for people: `0.02`, `0.3`, `61`.
+/// Seconds for people, without the unit and never less than `0.01`: `0.02`, `0.3`, `61`.
 pub(crate) fn short_seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 0.1 {

@@ -108,6 +108,11 @@ impl ProveJob<'_> {
     }
 
     /// Runs it once under a watcher. `when` names the run in messages.
+    ///
+    /// # Errors
+    ///
+    /// [`FailedRun`] where the run failed, [`Interrupted`] after a signal to quell, and any other where a process can't be
+    /// started, watched or stopped.
     pub(crate) fn run(
         &self,
         watcher: &mut dyn RunWatcher,
@@ -178,7 +183,8 @@ impl ProveJob<'_> {
     }
 
     /// Starts the server, runs the load when it is ready, and stops the server. Counts begin with the load, because the start of
-    /// a server is no part of its work.
+    /// a server is no part of its work. Start and load share one time limit. After an error the server is stopped where it is
+    /// dropped.
     fn run_server(
         &self,
         load: &ServerLoad,
@@ -214,6 +220,7 @@ impl ProveJob<'_> {
             ..waited
         };
         let ended = self.wait_for_end(&mut client, watcher, &load_waited)?;
+        // It is asked for first: if the server died, the load failed for that.
         let died = server.try_wait()?;
         watcher.end()?;
         check_interrupted()?;
@@ -239,7 +246,8 @@ impl ProveJob<'_> {
         })
     }
 
-    /// Waits until a command ends, or until its deadline.
+    /// Waits until a command ends, with whatever status. One that is still there at its deadline is stopped, and that is a
+    /// [`FailedRun`].
     fn wait_for_end(
         &self,
         running: &mut Running,
@@ -313,7 +321,8 @@ impl ProveJob<'_> {
         }
     }
 
-    /// Waits until the port is free for the next server.
+    /// Waits until the port is free for the next server. A child that the server left may hold it for a while. It is no
+    /// failure of the program, so that no remedy is blamed.
     fn wait_for_free_port(&self, port: u16) -> anyhow::Result<()> {
         let deadline = Instant::now() + SERVER_STOP_TIMEOUT;
         while accepts_connections(port) {

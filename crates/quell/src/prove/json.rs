@@ -30,7 +30,8 @@ struct ProofJson<'a> {
     environment: &'a BTreeMap<String, String>,
     /// The metric that the verdict is about; null where no pairs were run.
     objective: Option<ObjectiveJson<'a>>,
-    /// The changes that were tried by runs before, the single ones first.
+    /// The changes that were tried by runs before, in the order of their races. The first race has the whole plan where it has
+    /// several parts, and the single changes.
     tried: Vec<TriedJson<'a>>,
     #[serde(serialize_with = "metrics_by_name")]
     metrics: &'a [JudgedMetric],
@@ -42,7 +43,7 @@ struct ProofJson<'a> {
     seed: u64,
 }
 
-/// A remedy that breaks the program.
+/// A remedy that breaks the program, or would as far as the program's files tell.
 #[derive(Serialize)]
 struct LeftOutJson<'a> {
     remedy: &'a str,
@@ -95,7 +96,7 @@ struct TriedJson<'a> {
     why: &'a str,
     /// The remedies of the runs that it was compared with.
     beside: &'a [String],
-    /// For a single change, as in [`PlannedJson`].
+    /// For a single change beside plain runs, as in [`PlannedJson`]: it was predicted for those.
     ceiling: Option<RemedyCeiling>,
     predicted: Option<[f64; 2]>,
 }

@@ -1,4 +1,4 @@
-//! The remedies of a plan that are not used, because they break the program.
+//! The remedies of a plan that are not used, because they break the program, or would as far as its files tell.
 
 use quell_remedy::{Plan, Planned};
 
@@ -10,9 +10,9 @@ use crate::show::units::plural;
 #[derive(Clone, Debug)]
 pub(crate) struct LeftOut {
     pub(crate) planned: Planned,
-    /// The reason in a word or two, such as `SIGSEGV`.
+    /// The reason in a word or two, such as `SIGSEGV`; a clause where it was not tried.
     pub(crate) why: String,
-    /// The reason in a clause, with the number of runs.
+    /// The reason in a clause, with the number of runs where there were any.
     words: String,
     /// The runs with it, and those that failed; no runs where it was not tried.
     pub(crate) with: FailureCount,
@@ -28,6 +28,7 @@ impl LeftOut {
         let end = &guilty.end;
         let words = match (guilty.singled_out, guilty.without.failed) {
             (true, 0) => format!("with it {end} {of_runs}, without it not"),
+            // The runs without it that failed had another guilty remedy.
             (true, _) => format!("with it {end} {of_runs}, even where it was alone"),
             (false, _) => format!(
                 "with the whole plan {end} {of_runs}, without the plan not (0 of {}); which remedy does it was not to be found",

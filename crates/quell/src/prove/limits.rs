@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The time for a race where the user sets no bound; a race of long runs takes longer, for its few rounds.
 const RACE_PATIENCE: Duration = Duration::from_secs(90);
-/// The time for further pairs where those of the proof leave a gain open.
+/// The time for further pairs where those of the proof leave a gain open and the user sets no bound.
 const PROOF_PATIENCE: Duration = Duration::from_secs(180);
 /// The usual number of rounds of a race: fewer distinguish nothing, and more are left to the proof.
 const USUAL_ROUNDS: std::ops::RangeInclusive<usize> = 4..=8;
@@ -23,8 +23,8 @@ pub(crate) struct ProofLimits {
 }
 
 impl ProofLimits {
-    /// The runs that may still be spent on trials, after `made` runs in all, where one takes `run`; `None` where nothing
-    /// bounds them.
+    /// The runs that may still be spent on trials, after `made` runs in all, where one takes `run`: those that the user allows,
+    /// without the ones for the proof. `None` where the user sets no bound.
     pub(crate) fn trial_runs_left(
         &self,
         made: usize,
@@ -43,7 +43,8 @@ impl ProofLimits {
         Some(left.saturating_sub(self.proof))
     }
 
-    /// Whether `more` runs may be made for the proof, after `made` in all, where one takes `run`.
+    /// Whether `more` runs may be made for the proof, after `made` in all, where one takes `run`. [`PROOF_PATIENCE`] counts only
+    /// where the user sets no bound at all: who bounds the runs accepts the time that they take.
     pub(crate) fn allow_more(&self, made: usize, more: usize, run: Duration, now: Instant) -> bool {
         let takes = run.as_secs_f64() * more as f64;
         let in_runs = self.runs.is_none_or(|most| made + more <= most);
@@ -77,7 +78,8 @@ impl ProofLimits {
         rounds.min(allowed)
     }
 
-    /// The number of candidates that `left` runs can distinguish, where `group` of them run beside one run of the baseline.
+    /// The number of candidates that can all have `fewest_rounds` rounds with `left` runs, where `group` of them run beside one
+    /// run of the baseline. There is no bound where `left` is none, and 0 is no race.
     pub(crate) fn max_candidates(left: Option<usize>, group: usize, fewest_rounds: usize) -> usize {
         let Some(left) = left else {
             return usize::MAX;

@@ -12,7 +12,8 @@ use crate::evidence::{ObservedProgram, of_trace};
 use crate::launch::Setup;
 use crate::temp_dir::{OBSERVED_TRACE, TempDir};
 
-/// Runs the job once, with exact counters only.
+/// Runs the job once, with exact counters only. The sample has a value for each of `metrics`, which are all of them: the
+/// built-in ones come first, and those out of the output after them.
 pub(crate) fn run_counted(
     job: &ProveJob<'_>,
     setup: &Setup,
@@ -67,8 +68,8 @@ fn release_memory() {
     unsafe { libc::malloc_trim(0) };
 }
 
-/// The share of CPU time that faults of huge pages take, in thousandths. Zeroing is counted in full: it is most of such a
-/// fault, and only a small part of a fault of a small page.
+/// The share of CPU time that faults of huge pages take, in thousandths; 0 where none was sampled. Zeroing is counted in full: it
+/// is most of such a fault, and only a small part of a fault of a small page. So is the compaction that a fault waits for.
 fn huge_time_permille(account: &AccountSummary) -> u32 {
     let ns_of = |mechanism: Mechanism| {
         let rows = account.mechanisms.iter();
@@ -83,7 +84,7 @@ fn huge_time_permille(account: &AccountSummary) -> u32 {
     (all as f64 * 1000.0 / account.cpu_ns.max(1) as f64) as u32
 }
 
-/// Runs the job once and records it.
+/// Runs the job once and records it: the evidence for a plan. The trace is gone afterwards.
 ///
 /// # Errors
 ///
@@ -100,7 +101,8 @@ pub(crate) fn run_observed(
     let mut recorder = RecordingWatcher::start(&dir, job.argv)?;
     release_memory();
     let ran = job.run(&mut recorder, setup, when)?;
-    // A metric that the output lacks is found now, and not after the first pair.
+    // A metric that the output lacks is found now, and not after the first pair. No remedy is blamed: the first observed run
+    // has none.
     for metric in metrics.iter().filter(|m| m.is_from_output()) {
         if let Err(why) = metric.read_value(&ran.output) {
             return Err(FailedRun::outside_program(
@@ -133,8 +135,8 @@ pub(crate) fn run_for_account(
     spending.account_of_run()
 }
 
-/// The lines of the output that refuse a setting. jemalloc says `<jemalloc>: Invalid conf pair` and `Malformed conf
-/// string`, and goes on without it; libquell.so and the loader name themselves.
+/// The first lines of the output that refuse a setting, three at most. jemalloc says `<jemalloc>: Invalid conf pair` and
+/// `Malformed conf string`, and goes on without it; libquell.so and the loader name themselves.
 fn refused_settings(output: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(output);
     let refused = |line: &&str| {

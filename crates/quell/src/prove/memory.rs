@@ -38,7 +38,8 @@ impl MemoryBudget {
         format!("{} more", percent(self.share))
     }
 
-    /// The growth as a factor, where it is more than the budget allows. `without` and `with` are the bytes of each run.
+    /// The growth as a factor, where it is more than the budget allows. `without` and `with` are the bytes of each run; nothing
+    /// is judged before `with` has [`Self::MIN_RUNS`] of them.
     pub(crate) fn growth_over_budget(self, without: &[f64], with: &[f64]) -> Option<f64> {
         if with.len() < Self::MIN_RUNS || without.is_empty() {
             return None;

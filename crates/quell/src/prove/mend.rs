@@ -25,7 +25,7 @@ pub(super) fn environment_of(plan: &Plan) -> anyhow::Result<Environment> {
 ///
 /// # Errors
 ///
-/// The program fails without the plan too, or something around a run failed.
+/// The program fails without the plan too, which is a [`FailedRun`] that says so, or something around a run failed.
 pub(super) fn mend_plan(
     job: &ProveJob<'_>,
     metrics: &[ProofMetric],

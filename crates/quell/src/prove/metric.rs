@@ -172,7 +172,7 @@ impl Objective<'_> {
     }
 
     /// The value of one run. For time it is the geometric mean of CPU time and wall time, so that a change of either by the
-    /// same share counts the same.
+    /// same share counts the same. A value that is missing is NaN, which a race passes over.
     pub(crate) fn value_of_run(&self, values: &[f64]) -> f64 {
         let value = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
         if let Some((place, _)) = self.named_metric() {
@@ -201,7 +201,8 @@ impl ProofMetric {
         }
     }
 
-    /// Its value in an output: the first group of the last match. An error says why there is none.
+    /// Its value in an output: the first group of the last match. An error says why there is none. Commas and underscores group
+    /// digits (`1,234.5`), so a decimal comma is not understood: `1,5` is 15.
     pub(crate) fn read_value(&self, output: &[u8]) -> Result<f64, String> {
         let Some(pattern) = &self.pattern else {
             return Err(format!("{} is not in the output", self.name));

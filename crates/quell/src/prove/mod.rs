@@ -3,10 +3,10 @@
 //! ```text
 //!            ┌──── further changes to try ────┐
 //!            ↓                                │
-//! run_observed ─> quell_remedy::choose ─> PlanSearch ─> PairRunner ─> judge_metrics ─> text, json
+//! run_observed ─> choose_remedies ──────> PlanSearch ─> PairRunner ─> judge_metrics ─> text, json
 //!            │                              winners        │    ↑ rest of the plan
 //!            │                     a run with it failed    └> mend_plan, by find_blame
-//!            └──── job::Job::run, watched by a RunWatcher
+//!            └──── ProveJob::run, watched by a RunWatcher
 //! ```
 
 mod blame;
@@ -126,6 +126,7 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
     };
     match &observed {
         _ if nothing.is_some() => {}
+        // A plan that is empty because remedies were left out goes on below, where it gets another reason.
         Some(evidence) if plan.remedies.is_empty() && left_out.is_empty() => {
             nothing = Some(proof::why_nothing(&plan, evidence, account.as_ref()));
         }
@@ -191,7 +192,8 @@ pub(crate) fn prove(args: &ProveArgs) -> anyhow::Result<ProveOutcome> {
 }
 
 /// Runs the pairs. Where the plan breaks the program, they are run again with the rest of it, until that works or nothing
-/// is left.
+/// is left. This ends, because [`mend::mend_plan`] takes out at least one remedy each time. `plan` and `left_out` are then the
+/// plan that the pairs are of and all that was taken out of it; without any pairs nothing was left.
 fn run_what_works(
     task: &ProofTask<'_>,
     plan: &mut Plan,

@@ -71,7 +71,7 @@ impl PairRunner<'_> {
     ///
     /// # Errors
     ///
-    /// A run without the plan failed, or something around the runs did.
+    /// A run without the plan failed, or something around the runs did, or an interrupt came before the first pair was whole.
     pub(super) fn run_pairs(&self) -> anyhow::Result<PairsOutcome> {
         let setup = plan::setup_of(self.environment, self.plan);
         let mut with_plan = WithPlan {
@@ -125,6 +125,7 @@ impl PairRunner<'_> {
         let began = Instant::now();
         for (index, order) in looks.orders(self.task.seed).into_iter().enumerate() {
             if index == ran.intended {
+                // A look comes after at least one pair, so this divides by 2 or more.
                 let run = began.elapsed() / u32::try_from(2 * index).unwrap_or(u32::MAX);
                 match self.next_look(ran, run) {
                     Some(next) => ran.intended = next,
@@ -158,7 +159,7 @@ impl PairRunner<'_> {
     }
 
     /// The number of pairs at the next look, where the pairs so far promise a gain without settling it, and a run takes `run`;
-    /// none where the gain is settled, or no time is left for more.
+    /// none where the gain is settled, there is no further look, or no time or runs are left for more, which a note says.
     fn next_look(&self, ran: &mut ComparedPairs, run: Duration) -> Option<usize> {
         let ProofTask {
             job,
@@ -245,7 +246,8 @@ impl WithPlan<'_> {
         })
     }
 
-    /// Makes one run, however it is watched. If it fails, the plan is to blame.
+    /// Makes one run, however it is watched. If the program fails in it, the plan is to blame, and `broke` says so beside the
+    /// error; an interrupt or a failure around the program leaves `broke` empty.
     fn run_watched<T>(
         &mut self,
         when: &str,

@@ -32,7 +32,7 @@ pub(crate) struct Proof {
     /// The seed that decided the orders of the pairs.
     pub(crate) seed: u64,
     pub(crate) plan: Plan,
-    /// Remedies of the plan that broke the program.
+    /// Remedies that were taken out of the plan, because they broke the program or would.
     pub(crate) left_out: Vec<LeftOut>,
     /// The variables that the plan sets, with the user's own settings kept.
     pub(crate) environment: BTreeMap<String, String>,
@@ -71,7 +71,7 @@ impl Proof {
             .is_some_and(|c| !c.before.is_empty() && c.median_before == 0.0)
     }
 
-    /// The metric that the verdict rests on: an objective with this verdict, or else the first.
+    /// The metric that the verdict rests on: the first objective with this verdict, or else the first objective.
     pub(crate) fn deciding_metric(&self) -> Option<&JudgedMetric> {
         let carries = |j: &&JudgedMetric| j.comparison.verdict == self.overall.verdict;
         let mut all = self.with_role(MetricRole::Objective);
@@ -91,7 +91,7 @@ impl Proof {
         Some(judged.metric.role)
     }
 
-    /// Whether an explaining metric got better, and no objective did.
+    /// Whether an explaining metric got better, and no objective got better or worse.
     pub(crate) fn is_no_faster(&self) -> bool {
         let is_better = |j: &JudgedMetric| j.comparison.verdict == Verdict::Better;
         self.overall.verdict == Verdict::NoEvidence
@@ -210,13 +210,15 @@ pub(crate) fn nothing_at_stake(account: Option<&AccountSummary>) -> Option<Strin
     })
 }
 
-/// The reason why a plan is empty, in a line: by the time where that is known, and else by the shootdowns.
+/// The reason why a plan is empty, in a line: the budget of memory, or else the time where that is known, or else the
+/// shootdowns. It is for plans from which nothing was left out.
 pub(crate) fn why_nothing(
     plan: &Plan,
     evidence: &Evidence,
     account: Option<&AccountSummary>,
 ) -> String {
     let seen = evidence.shootdowns;
+    // A plan says these things in its notes only, so they are known by words of quell_remedy's.
     let set = plan.notes.iter().any(|n| n.contains("set already"));
     let leaves = |n: &String| n.contains("budget leaves");
     let dear = plan.notes.iter().any(leaves);

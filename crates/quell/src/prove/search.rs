@@ -21,7 +21,7 @@ use super::tried::{TriedChange, explain_standing, so_far};
 use crate::launch::Setup;
 use crate::show::units::{plural, time};
 
-/// The most observed runs with the winners so far, after which the search ends.
+/// The most steps of a search: each is a race of single changes, and after a winner an observed run with the winners so far.
 const MAX_STEPS: usize = 3;
 
 /// The result of a search.
@@ -51,7 +51,7 @@ pub(crate) type LookAgain<'a> = &'a dyn Fn(&[Planned], &Setup) -> anyhow::Result
 /// The state of a search, from one race to the next.
 struct SearchCourse {
     rng: Rng,
-    /// The time that a run takes, by the last one without any change.
+    /// The time that a run takes, by the warm-up, which had no change.
     run: Duration,
     /// The maximum memory of each run without any change, in bytes.
     plain_memory: Vec<f64>,
@@ -65,7 +65,8 @@ impl PlanSearch<'_> {
     ///
     /// # Errors
     ///
-    /// A run without any change failed, or something around the runs did.
+    /// A run to compare with failed, without any change or with the winners so far, or something around the runs did. An
+    /// interrupt is no error: the result has it, and the winners until then.
     pub(crate) fn find_winners(
         &self,
         candidates: Vec<Vec<Planned>>,
@@ -90,7 +91,9 @@ impl PlanSearch<'_> {
         Ok(searched)
     }
 
-    /// Makes the steps of a search: a race, and an observed run with the winners for further candidates, until none is new.
+    /// Makes the steps of a search: a race, and an observed run with the winners for further candidates, until a race has no
+    /// winner, no candidate is new, no runs are left, or [`MAX_STEPS`] are made. What was kept by then is in `course`, also
+    /// after an error.
     fn follow_winners(
         &self,
         course: &mut SearchCourse,
@@ -163,13 +166,14 @@ impl PlanSearch<'_> {
         Ok(())
     }
 
-    /// Runs that may still be made; `None` where nothing bounds them.
+    /// Runs that may still be made for trials; `None` where nothing bounds them.
     fn runs_left(&self, course: &SearchCourse) -> Option<usize> {
         self.limits
             .trial_runs_left(self.job.runs.get(), course.run, Instant::now())
     }
 
-    /// Runs one race, and returns the indexes of its winners, the best first.
+    /// Runs one race, and returns the indexes of its winners, the best first. Where the runs that are left are too few for all
+    /// entrants, the last ones don't run, which a note says.
     fn run_race(
         &self,
         course: &mut SearchCourse,
@@ -315,7 +319,8 @@ impl PlanSearch<'_> {
         measure::run_counted(self.job, &entrant.setup, self.metrics, when)
     }
 
-    /// The reason why its memory is too much, if it is.
+    /// The reason why its memory is too much beside plain runs, if it is. No budget bounds a change that only takes memory which
+    /// the user has allowed already.
     fn too_large(
         &self,
         course: &SearchCourse,

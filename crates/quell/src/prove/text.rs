@@ -152,7 +152,7 @@ fn no_faster(proof: &Proof, worse: &[String], price: &[String]) -> String {
     text
 }
 
-/// The account of the observed run in a sentence, and the most that could be won.
+/// The account of the observed run in a sentence, with the mechanisms that take more than 1 % of CPU time, three at most.
 fn at_stake(account: &AccountSummary) -> String {
     const MAX_MECHANISMS: usize = 3;
     let mut text = account_headline(account);
@@ -178,7 +178,8 @@ fn at_stake(account: &AccountSummary) -> String {
     text
 }
 
-/// The prediction beside the measurement, where both are known: for time, or for shootdowns where no time was predicted.
+/// The prediction beside the measurement, where both are known: for time, or for shootdowns where no time was predicted, as for
+/// every plan of several remedies.
 fn prediction_line(proof: &Proof) -> String {
     if let [one] = proof.plan.remedies.as_slice()
         && let Some([low, high]) = one.predicted

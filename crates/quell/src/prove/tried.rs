@@ -52,7 +52,8 @@ fn remedy_names(changes: &[Planned]) -> String {
     names.join(" and ")
 }
 
-/// The single settings of some changes: `MALLOC_CONF=a:1,b:2` holds two.
+/// The single settings of some changes: `MALLOC_CONF=a:1,b:2` holds two, `a:1` and `b:2`. A variable with one setting keeps its
+/// name before it.
 fn split_settings(changes: &[Planned]) -> BTreeSet<String> {
     let all = changes.iter().flat_map(|c| c.sets.iter().chain(&c.starts));
     let single = |(name, value): (&String, &String)| match single_settings(name, value).as_slice() {
@@ -62,7 +63,8 @@ fn split_settings(changes: &[Planned]) -> BTreeSet<String> {
     all.flat_map(single).collect()
 }
 
-/// Names for people. Several forms of one remedy get the settings that not all of them have.
+/// Names for people. Several forms of one remedy get the settings that not all of them have; a form without any such setting
+/// is `alone`.
 pub(super) fn distinct_labels(all: &[Vec<Planned>]) -> Vec<String> {
     const MAX_LABEL_CHARS: usize = 70;
     let names: Vec<String> = all.iter().map(|changes| remedy_names(changes)).collect();

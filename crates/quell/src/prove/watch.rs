@@ -63,6 +63,7 @@ impl RunWatcher for CountingWatcher {
     }
 
     fn step(&mut self) -> anyhow::Result<Duration> {
+        // No work comes up. After a second the caller moves the clock of the progress line on.
         Ok(Duration::from_secs(1))
     }
 
@@ -136,7 +137,7 @@ impl RunWatcher for AccountWatcher {
     }
 }
 
-/// Records every shootdown, with its stack, into a trace.
+/// Records every shootdown, with its stack, into a trace. It is empty once the recording has ended.
 pub(crate) struct RecordingWatcher(Option<Recording>);
 
 impl RecordingWatcher {
@@ -172,6 +173,7 @@ impl RunWatcher for RecordingWatcher {
         if let Some(recording) = &mut self.0 {
             recording.step(STEP)?;
         }
+        // The recording has waited for records itself, so the caller need not.
         Ok(Duration::ZERO)
     }
 

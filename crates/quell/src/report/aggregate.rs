@@ -64,9 +64,11 @@ pub(crate) struct Aggregate {
     wait: Histogram,
     delay: Histogram,
     stall: Histogram,
+    /// The time of the first shootdown, and the part that it is from; 0 where there is none yet.
     first_ns: u64,
     first_part: u32,
     last_ns: u64,
+    /// Victims that were counted but not seen in their handler.
     unseen: u64,
 }
 
@@ -96,7 +98,8 @@ impl RowSums for RowSummer<'_> {
 }
 
 impl Aggregate {
-    /// Adds a row: a victim, and if it is the first row of its shootdown, the shootdown too.
+    /// Adds a row: a victim, and if it is the first row of its shootdown, the shootdown too. A victim that was not seen in its
+    /// handler has neither a name nor times, so it counts for its culprit alone.
     pub(crate) fn add_row(&mut self, row: &EventRow, mappings: &Mappings) {
         let part = self.part;
         let culprit = self
@@ -186,7 +189,8 @@ impl Aggregate {
         self.unseen += other.unseen;
     }
 
-    /// The counts by the rows alone, for a trace in which the probe's own counts are missing or not the latest.
+    /// The counts by the rows alone, for a trace in which the probe's own counts are missing or not the latest. They last from
+    /// the first shootdown to the last one. Rows don't have the cgroup of a victim.
     pub(crate) fn tally_of_rows(&self) -> Tally {
         let mut culprits: Vec<_> = self
             .culprits

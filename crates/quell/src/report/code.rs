@@ -130,7 +130,8 @@ impl Code {
         self.processes.values().filter(|p| !p.stranger)
     }
 
-    /// Whether a process was not watched itself, and only shot at watched ones.
+    /// Whether a process was not watched itself, and only shot at watched ones. One that the trace does not describe is taken
+    /// for a watched one.
     pub(crate) fn is_stranger(&self, pid: u32) -> bool {
         self.process_by_pid(pid).is_some_and(|p| p.stranger)
     }
@@ -140,8 +141,9 @@ impl Code {
         &self.mappings
     }
 
-    /// The frame that asked for a shootdown: the innermost that is no mere wrapper. None where only the vdso is known, through
-    /// which every system call of a 32-bit program goes (`__kernel_vsyscall`).
+    /// The frame that asked for a shootdown: the innermost in a file that is no mere wrapper. Where there is none, the innermost
+    /// frame of all counts, wrapper or not. None where the stack is not known or has no frame but in the vdso, through which
+    /// every system call of a 32-bit program goes (`__kernel_vsyscall`).
     pub(crate) fn calling_frame(&self, stack: i32) -> Option<&StackFrame> {
         let frames = &self.stack_by_number(stack)?.frames;
         let is_kernels = |f: &StackFrame| f.module.as_deref() == Some(VDSO_NAME);

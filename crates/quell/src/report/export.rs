@@ -72,6 +72,7 @@ fn check_options(format: Format, args: &ExportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writes the rows in the format. By default stacks weigh by the wait, hgrm is of the wait, and hlog of all times.
 fn write_format(
     rows: &Rows<'_>,
     stacks: &Stacks,

@@ -77,8 +77,8 @@ impl Mappings {
         self.readings.insert(process.pid, vec![reading]);
     }
 
-    /// The named mappings of a process when it was read, by address, without memory that is shared and anonymous. Their names are kept once
-    /// for all readings.
+    /// The named mappings of a process when it was read, by address, without memory that is shared and anonymous. Their names
+    /// are kept once for all readings.
     fn reading_of(&mut self, process: &TracedProcess) -> MappingsReading {
         let modules = process.modules.iter().filter(|m| !is_anonymous(m));
         let mut ranges: Vec<NamedRange> = modules
@@ -105,7 +105,8 @@ impl Mappings {
     }
 
     /// The number of the name of the mapping that this shootdown flushed, if it had one. A full flush has no range: the kernel
-    /// makes one from 34 pages on, also where the heap is given back.
+    /// makes one from 34 pages on (tlb_single_page_flush_ceiling in arch/x86/mm/tlb.c is 33), also where the heap is given back,
+    /// which is why brk(2) comes first.
     pub(crate) fn name_of_range(&self, row: &EventRow) -> Option<u32> {
         if row.cause == Cause::Brk {
             return Some(HEAP_NUMBER);

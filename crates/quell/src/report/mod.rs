@@ -72,7 +72,7 @@ pub(crate) fn sum_up_trace(trace: &Trace) -> anyhow::Result<(Aggregate, Code, u6
 }
 
 /// Checks that counts belong to the events of a trace. Counts have all shootdowns, and events may have lost some, so counts
-/// with fewer are of another trace.
+/// with fewer are of another trace; but where the recording was cut short, they were saved before its last events.
 fn check_counts(counts: Tally, events: &Tally, cut_short: bool) -> Result<Tally, String> {
     let (counted, seen) = (
         counts.total_counts().shootdowns,
@@ -105,7 +105,7 @@ impl Report {
         let trace = Trace::open(dir)?;
         let (sum, code, garbled) = sum_up_trace(&trace)?;
         let mut report = Self::new(&trace, &sum, &code, garbled);
-        // Without an account in the summary the figures were not this trace's.
+        // The summary has an account wherever the report has one: both are of the same counts.
         if let Some(account) = &report.account
             && report.summary.account.is_some()
         {
@@ -115,7 +115,8 @@ impl Report {
         Ok(report)
     }
 
-    /// Makes the report from the sums over all rows of a trace.
+    /// Makes the report from the sums over all rows of a trace, without advice. `garbled` is the number of lines about code that
+    /// can't be read. The figures are the probe's own counts where they are whole, and otherwise counted from the rows.
     pub(crate) fn new(trace: &Trace, sum: &Aggregate, code: &Code, garbled: u64) -> Self {
         let meta = trace.meta();
         let mut notes = Vec::new();

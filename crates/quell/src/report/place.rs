@@ -58,6 +58,7 @@ impl Place {
         self.own
     }
 
+    /// Whether a whole address space was flushed. A full flush by brk(2) does not count: it is of the heap.
     pub(super) fn is_full(&self) -> bool {
         self.at == FlushedRange::Everything
     }

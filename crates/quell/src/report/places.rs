@@ -37,7 +37,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The user stacks, each with its number of shootdowns.
+    /// The user stacks with numbers of shootdowns. A stack comes once for each place that has it, so its sum is the caller's to
+    /// make. Negative numbers mean that no stack was taken, and are left out.
     pub(crate) fn user_stacks(&self) -> impl Iterator<Item = (i32, u64)> {
         let with_stack = self.all.iter().filter(|(p, ..)| p.user_stack >= 0);
         with_stack.map(|(p, n, _)| (p.user_stack, *n))
@@ -62,7 +63,8 @@ impl<'a> Places<'a> {
         rows
     }
 
-    /// The `most` user stacks with the most shootdowns. Stacks with the same text are one.
+    /// The `most` user stacks with the most shootdowns. Stacks with the same text are one, under the cause that most of its
+    /// shootdowns have.
     pub(crate) fn stack_rows(&self, most: usize) -> Vec<StackRow> {
         // Sums are by number first, because to spell a stack out takes long.
         let mut by_number: QuickMap<i32, QuickMap<Cause, u64>> = QuickMap::default();

@@ -126,7 +126,8 @@ impl<'a> NumberedRegions<'a> {
     }
 }
 
-/// The name of memory without a mapping, by the frame that asked.
+/// The name of memory without a mapping, by the frame that asked. A full flush that an allocator asked for is of the allocator's
+/// memory all the same: there was only much of it.
 fn name_by_code(caller: Option<&StackFrame>, full: bool) -> String {
     let Some(caller) = caller else {
         let what = if full {
@@ -166,7 +167,8 @@ fn in_batches(cause: Cause) -> bool {
     )
 }
 
-/// The allocator that this code belongs to.
+/// The allocator that this code belongs to: by the name of its file, or else by the function, where it is linked into a program.
+/// Any allocator may call a function `free`, so glibc's functions count in libc's file alone.
 fn allocator_of(frame: &StackFrame) -> Option<&'static str> {
     let module = frame
         .module

@@ -28,7 +28,7 @@ pub(crate) fn is_nothing_to_win(a: &AccountSummary) -> bool {
     a.samples > 0 && is_below_notice(a) && share_of(most, a.cpu_ns) < 3.0 * NOTICEABLE_SHARE
 }
 
-/// The first line, with the share of time that is at stake.
+/// The first line, with the share of time that is at stake, or that the program was too short for a sample.
 pub(crate) fn account_headline(a: &AccountSummary) -> String {
     let [low, high] = a.memory_cpu_ci95.map(|ns| share_of(ns, a.cpu_ns).min(1.0));
     let slept = match a.blocked_ns {
@@ -121,7 +121,7 @@ fn time_each(m: &MechanismRow) -> Option<String> {
     if let Some(dearest) = dearest_fork(m) {
         return Some(dearest);
     }
-    // One sample or two say nothing of four events.
+    // One sample or two say nothing of four events: the lower end of the interval has to be half of the figure or more.
     let is_sure = m.ci95[0].saturating_mul(2) >= m.cpu_ns;
     let each = m.cpu_ns.checked_div(m.count)?;
     (counted && is_sure).then(|| format!("{} each", time(each)))
@@ -169,6 +169,7 @@ pub(crate) fn function_label(w: &WhoRow) -> String {
     let code = with_file(&symbol::shorten_symbol(&w.function), &w.file);
     match w.allocator.as_str() {
         "" => code,
+        // `file` ends with the closing bracket.
         allocator => match allocator.rsplit_once(" (") {
             Some((function, file)) => {
                 format!("{code} by {} ({file}", symbol::shorten_symbol(function))
@@ -240,6 +241,7 @@ pub(crate) fn walks_line(t: &TlbMisses) -> Option<String> {
         (None, Some(misses)) => format!("TLB misses: {misses} in user mode"),
         (None, None) => return None,
     };
+    // Events take turns where a CPU has too few counters for all (perf_event_open(2)).
     let scaled = t.counted.filter(|&share| share < 0.995);
     let scaled = scaled.map(|share| format!("; scaled up from {} of the time", percent(share)));
     let apart = "; that is its own time, and no part of the above";

@@ -31,7 +31,8 @@ pub(crate) fn file_named(named: Option<&Path>) -> Option<&Path> {
     named.filter(|path| path.as_os_str() != "-")
 }
 
-/// Opens the output for data: stdout, or the file that `-o` names.
+/// Opens the output for data: stdout, or the file that `-o` names. The file is emptied at once; [`Replace`] keeps an older one
+/// until the new one is whole.
 ///
 /// # Errors
 ///

@@ -132,7 +132,8 @@ fn link_name(file: &File, path: &Path) -> io::Result<()> {
     )?)
 }
 
-/// Writes a new file with the owner and rights of the old one, under the temporary name.
+/// Writes a new file with the owner and rights of the old one, under the temporary name: linkat(2) replaces no file, so the
+/// caller renames it.
 fn write_and_name(
     aside: &Path,
     file: &Path,

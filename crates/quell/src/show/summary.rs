@@ -117,6 +117,7 @@ fn cpus_text(s: &TallySummary) -> String {
     format!("{online:.2} CPUs on average: some came or went")
 }
 
+/// The share of shootdowns that flush everything, and the mean of pages in the others: `pages` counts none of a full flush.
 fn full_share_text(s: &TallySummary) -> String {
     if s.shootdowns == 0 {
         return "none to wait for".to_owned();

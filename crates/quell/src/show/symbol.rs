@@ -1,6 +1,6 @@
 //! Names of functions, short enough for a line: C++ and Rust spell out every parameter.
 
-/// A name within this length stays as it is.
+/// A name within this length stays as it is, and no shortened one is longer than twice this.
 const MAX_NAME_CHARS: usize = 60;
 
 /// Text between brackets is left out if it is longer than this.

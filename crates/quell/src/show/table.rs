@@ -62,7 +62,8 @@ impl Table {
         }
     }
 
-    /// Adds a row. Its names come from other programs, so each cell is passed through [`clean`].
+    /// Adds a row, with at most as many cells as there are headings. Its names come from other programs, so each cell is passed
+    /// through [`clean`]. Only the last cell may have colours, because their characters count for the width.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows
             .push(cells.iter().map(|c| clean(c).into_owned()).collect());

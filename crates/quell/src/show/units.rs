@@ -23,7 +23,7 @@ pub(crate) fn count(n: u64) -> String {
     HumanCount(n).to_string()
 }
 
-/// A count in at most five characters: 999, 1.2k, 12.3M.
+/// A count in at most five characters up to 999G: 999, 1.20k, 12.3M.
 pub(crate) fn short(n: u64) -> String {
     if n < 1000 {
         return n.to_string();
@@ -37,7 +37,7 @@ pub(crate) fn rate(n: u64, duration_ns: u64) -> String {
     if rate == 0.0 {
         return "0".to_owned();
     }
-    // An interval lasts some µs longer than intended.
+    // An interval lasts some µs longer than intended, so three events in a second are a little less than 3 a second.
     if rate >= 9.95 || (rate - rate.round()).abs() < rate * 0.02 && rate >= 0.5 {
         return count(rate.round() as u64);
     }
@@ -52,7 +52,8 @@ pub(crate) fn time_rate(ns: u64, duration_ns: u64) -> String {
     time(rate_per_second(ns, duration_ns).round() as u64)
 }
 
-/// A value with three digits and a unit.
+/// A value with three digits and a unit, each unit `step` times the one before. In the first unit an integer has no decimals,
+/// and in the last one there may be more digits.
 fn three_digits(value: f64, units: &[&str], step: f64) -> String {
     let mut value = value;
     let mut unit = 0;
