@@ -40,13 +40,13 @@ impl<'a> File<'a> {
         leading_number(self.read_start(&mut [0; 24])?)
     }
 
-    /// The first line of the file that `wanted` makes something of. The outer none is a file that can't be opened; the inner one
-    /// that no line was found, be it that the file ended, that a read failed, or that it was [`MAX_READS`] reads long.
+    /// The first line of the file that `wanted` makes something of. The inner none says that the whole file has no such line; the outer one that
+    /// nobody knows: the file can't be opened, a read failed, or it is longer than [`MAX_READS`] reads.
     pub(super) fn find_line_if_readable<T>(
         self,
         wanted: impl FnMut(&[u8]) -> Option<T>,
     ) -> Option<Option<T>> {
-        self.with_open(|fd| find_line_within(MAX_READS, |buffer| read_all(fd, buffer), wanted))
+        self.with_open(|fd| find_line_within(MAX_READS, |buffer| read_all(fd, buffer), wanted))?
     }
 
     /// The same of a file that may be long: /proc/PID/maps has a line for each mapping.
@@ -55,7 +55,7 @@ impl<'a> File<'a> {
         wanted: impl FnMut(&[u8]) -> Option<T>,
     ) -> Option<Option<T>> {
         const MANY_READS: usize = 1 << 16;
-        self.with_open(|fd| find_line_within(MANY_READS, |buffer| read_all(fd, buffer), wanted))
+        self.with_open(|fd| find_line_within(MANY_READS, |buffer| read_all(fd, buffer), wanted))?
     }
 
     /// The same, whether it can be read or not.
@@ -138,23 +138,23 @@ const MAX_LINE_BYTES: usize = 512;
 const MAX_READS: usize = 64;
 
 /// The first line that `wanted` makes something of, with so many reads at most. `more` reads the next bytes, and nothing at
-/// the end.
+/// the end. The outer none says that the end was not reached.
 fn find_line_within<T>(
     reads: usize,
     mut more: impl FnMut(&mut [u8]) -> Option<usize>,
     mut wanted: impl FnMut(&[u8]) -> Option<T>,
-) -> Option<T> {
+) -> Option<Option<T>> {
     let mut buffer = [0; MAX_LINE_BYTES];
     let (mut len, mut too_long) = (0, false);
     for _ in 0..reads {
         let got = more(&mut buffer[len..])?.min(MAX_LINE_BYTES - len);
         if got == 0 {
             // A rest that has no end of line.
-            return if too_long {
+            return Some(if too_long {
                 None
             } else {
                 wanted(&buffer[..len])
-            };
+            });
         }
         len += got;
         let mut start = 0;
@@ -163,7 +163,7 @@ fn find_line_within<T>(
             if !core::mem::take(&mut too_long)
                 && let Some(found) = wanted(line)
             {
-                return Some(found);
+                return Some(Some(found));
             }
             start += end + 1;
         }
@@ -190,12 +190,35 @@ mod tests {
             at += len;
             Some(len)
         };
-        let none: Option<()> = find_line_within(MAX_READS, more, |line| {
+        let none: Option<Option<()>> = find_line_within(MAX_READS, more, |line| {
             lines.push(line.to_vec());
             None
         });
-        assert_eq!(none, None);
+        assert_eq!(none, Some(None));
         lines
+    }
+
+    /// Check that a file which could not be read to its end has no answer, and one that could has.
+    #[test]
+    fn an_unread_end_is_no_answer() {
+        let wanted = |line: &[u8]| (line == b"b").then_some(());
+        let text = b"a\nb\nc\n";
+        let read = |fails_at: usize, reads: usize| {
+            let mut at = 0;
+            let more = |buffer: &mut [u8]| {
+                let left = (at < fails_at).then(|| &text[at.min(text.len())..])?;
+                let len = left.len().min(2);
+                buffer[..len].copy_from_slice(&left[..len]);
+                at += len;
+                Some(len)
+            };
+            find_line_within(reads, more, wanted)
+        };
+        assert_eq!(read(usize::MAX, 9), Some(Some(())));
+        assert_eq!(read(2, 9), None);
+        assert_eq!(read(usize::MAX, 1), None);
+        let none = |_: &mut [u8]| Some(0);
+        assert_eq!(find_line_within(9, none, wanted), Some(None));
     }
 
     /// Check that a line that is too long is left out, whole, and that nothing else is.

@@ -66,7 +66,7 @@ fn has_requests() -> bool {
     File::named(b"/proc/sys/fs/aio-nr\0").read_number() != Some(0)
 }
 
-/// Whether requests of libaio, rings or devices are mapped; true where the mappings can't be opened.
+/// Whether requests of libaio, rings or devices are mapped; true where the mappings can't be read to their end.
 fn are_mapped() -> bool {
     let looked = File::named(b"/proc/self/maps\0").find_far_line_if_readable(|line| {
         let name = line.iter().position(|b| matches!(b, b'/' | b'['))?;
