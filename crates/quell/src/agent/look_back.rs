@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use quell_agent::look_back::{LookBackCount, LookBackLine};
@@ -32,7 +33,12 @@ pub(crate) fn write_lines(lines: &[LookBackLine], to: impl io::Write) -> io::Res
 /// The counts in a trace's folder; none where there is no file, or one that is too large or not regular. A line that can't be
 /// read, or ends before it begins, is left out.
 pub(crate) fn read_look_back(trace: &Path) -> Vec<LookBackLine> {
-    let Ok(file) = File::open(trace.join(LOOK_BACK_FILE)) else {
+    // Without waiting: a pipe with this name in a trace of others would never have a writer.
+    let opened = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(trace.join(LOOK_BACK_FILE));
+    let Ok(file) = opened else {
         return Vec::new();
     };
     if file
@@ -244,7 +250,8 @@ not a line
             .collect()
     }
 
-    /// Check that of a trace's file the lines are left out that can't be read or end before they begin.
+    /// Check that of a trace's file the lines are left out that can't be read or end before they begin, and that a pipe in its place is not
+    /// waited for.
     #[test]
     fn only_true_lines() {
         let dir = tempfile::tempdir().unwrap();
@@ -258,6 +265,12 @@ not a line
         let read = read_look_back(dir.path());
         let times: Vec<_> = read.iter().map(|l| (l.from_ns, l.to_ns)).collect();
         assert_eq!(times, [(1, 2)]);
+        // a pipe that nobody writes to
+        let pipe = dir.path().join(LOOK_BACK_FILE);
+        std::fs::remove_file(&pipe).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        assert!(read_look_back(dir.path()).is_empty());
     }
 
     /// Check that a report says what was before the trace: how it grew, who asked, which code, and what made threads sleep;

@@ -432,8 +432,11 @@ impl TriggeredRecording {
             if note.is_empty() && !reason.is_empty() {
                 note = reason.to_owned();
                 let _ = kill_process(pid, Signal::INT);
-                until =
-                    until.min(Instant::now() + if stop { MAX_END_TIME } else { MAX_NAMING_TIME });
+                until = until.min(Instant::now() + MAX_NAMING_TIME);
+            }
+            // Also where the recording was told to end before: who stops the agent waits for it.
+            if stop {
+                until = until.min(Instant::now() + MAX_END_TIME);
             }
             if Instant::now() > until {
                 let _ = child.kill();
