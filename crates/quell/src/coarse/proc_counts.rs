@@ -283,9 +283,12 @@ impl ProcCounts {
         });
         let grown = |now: &Vec<(u32, u64)>| {
             let before: HashMap<u32, u64> = self.interrupts.iter().flatten().copied().collect();
+            // The kernel's counter has 32 bits (irq_cpustat_t), and begins again at 0. A CPU that came meanwhile has none to compare with.
+            let growth =
+                |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));
             let grown = now
                 .iter()
-                .map(|&(cpu, n)| (cpu, n.wrapping_sub(before.get(&cpu).copied().unwrap_or(0))));
+                .map(|&(cpu, n)| (cpu, before.get(&cpu).map_or(0, |&was| growth(n, was))));
             grown
                 .filter(|(cpu, _)| cpus.is_none_or(|list| list.contains(cpu)))
                 .collect()
@@ -339,6 +342,19 @@ mod tests {
             std::fs::create_dir_all(at(&format!("7/task/{tid}"))).expect("a folder");
             std::fs::write(at(&format!("7/task/{tid}/stat")), stat(tid, minor)).expect("a file");
         }
+    }
+
+    /// Check that a counter of interrupts which begins again at 0 has grown by what it was short of that, and more.
+    #[test]
+    fn interrupts_begin_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (root, proc) = (dir.path(), Proc::new(dir.path()));
+        let watched = FaultScope::Trees(vec![7]);
+        write(root, [u64::from(u32::MAX) - 5, 20], (100, 5), &[(7, 50)]);
+        let mut counts = ProcCounts::start(root, &proc, &watched).expect("a beginning");
+        write(root, [4, 20], (100, 5), &[(7, 50)]);
+        counts.read_again(root, &proc, &watched).expect("a look");
+        assert_eq!(counts.summary(None).interrupts, Some(vec![(0, 10), (1, 0)]));
     }
 
     /// Check that growth is by CPU and by thread, that a new thread counts from its start, and that one that ended keeps its
