@@ -63,6 +63,12 @@ pub(crate) fn run(args: &FleetArgs) -> anyhow::Result<ExitCode> {
             day(one.meta.start_wall_ns)
         );
     }
+    if traces.is_empty() && !future.is_empty() {
+        let dir = dir.display();
+        return Err(usage(format!(
+            "no trace in {dir} is left: all of them are of the future"
+        )));
+    }
     let mut choice = choose_traces(traces, args.since, alone);
     let is_late = choice.from_ns >= choice.to_ns;
     if is_late || choice.traces.is_empty() {
