@@ -43,6 +43,16 @@ impl RemedyCeiling {
             .map(|ns| (self.cpu * ns as f64 / self.cpu_ns.max(1) as f64).min(1.0))
     }
 
+    /// The one with more CPU time, of two that are of the same time.
+    #[must_use]
+    pub(crate) fn larger(&self, other: &Self) -> Self {
+        if other.cpu_ns > self.cpu_ns {
+            *other
+        } else {
+            *self
+        }
+    }
+
     /// With the time of another origin that the same change touches.
     #[must_use]
     pub(crate) fn with_origin(&self, other: &Self) -> Self {
