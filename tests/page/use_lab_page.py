@@ -144,6 +144,9 @@ def marks(b: Browser, box: str, line: Timeline, width: float) -> None:
                     check(far < 40, f"{part}: {name} of {arm} is drawn at {spot}: its colour is {far:.0f} away")
                     seen += part == "gaps"
     check(seen, "there is a mark that no other lies near")
+    # A victim that got next to no CPU may have no gap, and then there is no cell.
+    if not line.gaps["real"]:
+        return
     x, up, _ = line.fullest("real", width)
     height = b.js(f"return document.querySelector('{box} .heat canvas').height")
     far = b.js(MARKED, f"{box} .heat canvas", x, height - up, "heat-high")
@@ -257,13 +260,14 @@ def tips(b: Browser, box: str, result: dict, line: Timeline) -> None:
     """What the pointer reads in each picture."""
     for arm in SEEN:
         hover(b, f"{box} .gaps canvas", line, arm, (0, line.span), "with all in view")
-    # the cell with the most gaps
-    heat = b.box(f"{box} .heat canvas")
-    x, up, most = line.fullest("real", heat["width"])
-    b.mouse(move(heat["x"] + x, heat["y"] + heat["height"] - up))
-    begins = f"{words.count(most)} gap{'' if most == 1 else 's'} of "
-    check(tip(b) and tip(b)[0].startswith(begins), f"the fullest cell reads '{begins}…': {tip(b)}")
-    same(texts(b, f"{box} .heat .legend > span")[-2], words.count(most), "the most in the legend of lengths")
+    # the cell with the most gaps, of which a victim that got next to no CPU may have none
+    if line.gaps["real"]:
+        heat = b.box(f"{box} .heat canvas")
+        x, up, most = line.fullest("real", heat["width"])
+        b.mouse(move(heat["x"] + x, heat["y"] + heat["height"] - up))
+        begins = f"{words.count(most)} gap{'' if most == 1 else 's'} of "
+        check(tip(b) and tip(b)[0].startswith(begins), f"the fullest cell reads '{begins}…': {tip(b)}")
+        same(texts(b, f"{box} .heat .legend > span")[-2], words.count(most), "the most in the legend of lengths")
     # the class that took the real arm most time
     shares = {c: words.share(result["arms"]["real"], c) for c in CLASSES if c != "sched"}
     name = max(shares, key=lambda c: shares[c])
