@@ -23,6 +23,7 @@ mod plan;
 mod preload;
 mod prove;
 mod recording;
+mod regular_file;
 mod report;
 mod show;
 mod subject;

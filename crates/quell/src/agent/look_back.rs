@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, BufRead as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use quell_agent::look_back::{LookBackCount, LookBackLine};
 use quell_event::{Mechanism, Text};
 
+use crate::regular_file::open_regular_file;
 use crate::show::style::heading;
 use crate::show::table::{Table, plain};
 use crate::show::units::{count, rate, time};
@@ -33,18 +32,12 @@ pub(crate) fn write_lines(lines: &[LookBackLine], to: impl io::Write) -> io::Res
 /// The counts in a trace's folder; none where there is no file, or one that is too large or not regular. A line that can't be
 /// read, or ends before it begins, is left out.
 pub(crate) fn read_look_back(trace: &Path) -> Vec<LookBackLine> {
-    // Without waiting: a pipe with this name in a trace of others would never have a writer.
-    let opened = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(trace.join(LOOK_BACK_FILE));
+    // A trace may be anybody's, and a pipe with this name would never have a writer.
+    let opened = open_regular_file(&trace.join(LOOK_BACK_FILE), "it is no regular file");
     let Ok(file) = opened else {
         return Vec::new();
     };
-    if file
-        .metadata()
-        .is_ok_and(|m| m.len() > MAX_LOOK_BACK_BYTES || !m.is_file())
-    {
+    if file.metadata().is_ok_and(|m| m.len() > MAX_LOOK_BACK_BYTES) {
         return Vec::new();
     }
     let lines = io::BufReader::new(file).split(b'\n').map_while(Result::ok);

@@ -1,13 +1,12 @@
 //! Plans in files.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
 use quell_remedy::Plan;
 
+use crate::regular_file::open_regular_file;
 use crate::show::Replace;
 use crate::usage::usage;
 
@@ -18,7 +17,7 @@ const LONGEST_PLAN_BYTES: u64 = 1 << 20;
 pub(crate) fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let shown = path.display();
     let mut text = Vec::new();
-    let got = open_regular_file(path)
+    let got = open_regular_file(path, "it is no regular file: write the plan to one")
         .and_then(|file| file.take(LONGEST_PLAN_BYTES + 1).read_to_end(&mut text));
     got.map_err(|err| usage(format!("reading the plan {shown}: {err}")))?;
     if text.len() as u64 > LONGEST_PLAN_BYTES {
@@ -27,22 +26,6 @@ pub(crate) fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let text = String::from_utf8(text)
         .map_err(|_| usage(format!("reading the plan {shown}: it is no text (UTF-8)")))?;
     Plan::from_toml(&text).map_err(|err| usage(format!("{shown}: {err:#}")))
-}
-
-/// Opens a regular file. A pipe without a writer would block quell for ever, and a device has no end.
-fn open_regular_file(path: &Path) -> io::Result<File> {
-    let regular = |is_file: bool| match is_file {
-        true => Ok(()),
-        false => Err(io::Error::other(
-            "it is no regular file: write the plan to one",
-        )),
-    };
-    // This is checked before it is opened, because opening alone may have an effect on a device.
-    regular(fs::metadata(path)?.is_file())?;
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    regular(file.metadata()?.is_file())?;
-    Ok(file)
 }
 
 /// Writes a plan where the user wants it: `-` is stdout.
